@@ -1,0 +1,59 @@
+"""The `haxlb` command: names and lazy loading only; every command lives in a module of its own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from haxlb import __version__
+from haxlb.model.errors import Bug, HaxlbError
+
+COMMANDS = {
+    "bench": "haxlb.cli.bench:bench",
+    "check": "haxlb.cli.check:check",
+    "detach": "haxlb.cli.detach:detach",
+    "failover": "haxlb.cli.failover:failover",
+    "reload": "haxlb.cli.reload:reload",
+    "resume": "haxlb.cli.resume:resume",
+    "run": "haxlb.cli.run:run",
+    "show": "haxlb.cli.show:show",
+    "swap": "haxlb.cli.swap:swap",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when it is named: `haxlb check` must not pay for rich or pyroute2."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in alphabetical order."""
+        del ctx
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the command of this name."""
+        del ctx
+        where = COMMANDS.get(cmd_name)
+        if where is None:
+            return None
+        module, _, attribute = where.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="haxlb")
+def haxlb() -> None:
+    """Keepalived-style HA control plane with an XDP data plane."""
+
+
+def main() -> None:
+    """Run the command; a user's mistake or a host's lack ends in one line and a documented exit code."""
+    try:
+        haxlb.main(standalone_mode=True)
+    except Bug:
+        raise
+    except HaxlbError as problem:
+        click.echo(f"haxlb: {problem}", err=True)
+        sys.exit(problem.exit_code)

@@ -1,0 +1,178 @@
+"""What the processes of a daemon say to each other: one JSON object a line, tagged with its class name.
+
+The pipe is a UNIX stream socket pair that the supervisor makes before it starts a child; the child finds its end at
+the file descriptor that `--fd` names. A child whose pipe closes has lost its supervisor: the speaker hands over and
+exits, the checker exits and leaves the data plane as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from typing import Any
+
+from haxlb.model.errors import PeerError
+from haxlb.model.facts import Fact
+from haxlb.model.node import NodeConfig, VrrpInstance
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, VirtualServerStatus
+from haxlb.model.wire import from_json, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarpFrame:
+    """One gratuitous ARP request, crafted by scapy in a short-lived process."""
+
+    interface: str
+    mac: str
+    """The interface's MAC that the frame was crafted for: stale once that changes."""
+    vip: IPv4Address
+    frame_hex: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureSpeaker:
+    """Supervisor to speaker: run exactly these instances; what differs from now is the speaker's to find."""
+
+    instances: tuple[VrrpInstance, ...]
+    garp_frames: tuple[GarpFrame, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandOver:
+    """Supervisor to speaker: give up MASTER (priority 0, VIPs off) and do not preempt until `Resume`."""
+
+    instances: tuple[str, ...]
+    """Names; empty = all."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Supervisor to speaker: preempt again as the configuration says."""
+
+    instances: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureChecker:
+    """Supervisor to checker: check and forward this; the data plane lives under `bpf_directory`."""
+
+    config: NodeConfig
+    bpf_directory: str
+    program: str
+    """Path of the pinned program to attach; empty = none could be built, keep what is attached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapProgram:
+    """Supervisor to checker: replace the attached program by this pinned one, without a gap."""
+
+    program: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeersKnown:
+    """Supervisor to checker: the other directors; unknown flows of stateful schedulers are handed to them (ADR 3)."""
+
+    interface: str
+    peers: tuple[IPv4Address, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Supervisor to a child: leave in order. The speaker hands over first."""
+
+    reason: str = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskStatus:
+    """Supervisor to a child: send your status now, quoting `ticket`."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """Child to supervisor: the last Configure or Swap is in force, or (`problem`) why not."""
+
+    of: str
+    """Class name of the message that it answers."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """Child to supervisor: a fact."""
+
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """Child to supervisor: a line for the log; only the supervisor writes one."""
+
+    level: str
+    """debug, info, warning, error."""
+    event: str
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkAltered:
+    """Speaker to supervisor: an interface's MAC is not the one the frames were crafted for; craft anew."""
+
+    interface: str
+    mac: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakerStatus:
+    """Speaker to supervisor: sent at every change of a role, and when asked."""
+
+    ticket: int
+    """0 when unasked."""
+    instances: tuple[InstanceStatus, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckerStatus:
+    """Checker to supervisor, when asked."""
+
+    ticket: int
+    virtual_servers: tuple[VirtualServerStatus, ...]
+    data_plane: DataPlaneStatus
+
+
+Message = (
+    ConfigureSpeaker
+    | HandOver
+    | Resume
+    | ConfigureChecker
+    | SwapProgram
+    | PeersKnown
+    | Stop
+    | AskStatus
+    | Ready
+    | Happened
+    | Logged
+    | LinkAltered
+    | SpeakerStatus
+    | CheckerStatus
+)
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    return json.dumps(to_json(message, tag=True), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line. Raises PeerError (`malformed_message`) for anything else."""
+    try:
+        data: Any = json.loads(line)
+    except ValueError as problem:
+        raise PeerError("malformed_message", f"not JSON: {problem}") from problem
+    message: Message = from_json(Message, data)
+    return message

@@ -1,0 +1,49 @@
+"""Addresses as users write them: endpoints, virtual addresses, link-layer addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import IPv4Address
+
+
+class Protocol(Enum):
+    """The transport of a virtual server; the value is the IP protocol number's name in IPVS's spelling."""
+
+    TCP = "TCP"
+    UDP = "UDP"
+
+    @property
+    def number(self) -> int:
+        """IP protocol number (IANA)."""
+        return 6 if self is Protocol.TCP else 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a service is offered."""
+
+    address: IPv4Address
+    port: int
+    """1 to 65535."""
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.protocol.value.lower()}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vip:
+    """One line of `virtual_ipaddress`."""
+
+    address: IPv4Address
+    prefix_length: int
+    interface: str
+    """Where the address goes: the instance's interface unless the line says `dev`."""
+    label: str | None = None
+    scope: int = 0
+    """rtnetlink scope: 0 universe, 200 site, 253 link, 254 host."""
+    broadcast: IPv4Address | None = None
+
+    def __str__(self) -> str:
+        return f"{self.address}/{self.prefix_length}"
