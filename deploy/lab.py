@@ -1,7 +1,7 @@
 """A small network of namespaces on one bridge, for the tests and the demo: hosts, links, processes.
 
-Every namespace is called `<prefix>-<host>`; `close` (or the end of the `with` block) stops all processes that were started
-and removes all namespaces that were made, also after an error.
+Every namespace is called `<prefix>-<host>`; `close` (or the end of the `with` block) stops all processes that were
+started and removes all namespaces that were made, also after an error.
 """
 
 from __future__ import annotations
@@ -82,9 +82,6 @@ class Host:
 
     def mac(self) -> str:
         """MAC of eth0."""
-        return self.run("cat", "/sys/class/net/eth0/address").stdout.strip() or self._mac_by_ip()
-
-    def _mac_by_ip(self) -> str:
         words = self.run("ip", "-o", "link", "show", "eth0").stdout.split()
         return words[words.index("link/ether") + 1]
 
@@ -116,7 +113,7 @@ class Lab:
         return run("nsenter", f"--net=/run/netns/{self._switch}", *argv, check=check)
 
     def host(self, name: str, address: str | None = None, *, director: bool = False) -> Host:
-        """Add a host with `eth0` at `address` (with prefix length); a director's link is made fit for XDP_TX on veth."""
+        """Add a host with `eth0` at `address` (with prefix length); a director's link is made fit for XDP_TX."""
         namespace, port = f"{self.prefix}-{name}", f"p-{name}"
         run("ip", "netns", "add", namespace)
         host = Host(name, namespace, IPv4Interface(address) if address else None, port, self)
