@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+from haxlb.daemon.messages import AskStatus, HandOver, Logged, Message, Ready, Stop, encode
+from haxlb.linux import pipe as pipe_module
+from haxlb.linux.pipe import Pipe
+from haxlb.model.errors import PeerError
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 20))
+
+
+def ends() -> tuple[Pipe, Pipe]:
+    left, right = socket.socketpair()
+    return Pipe(left), Pipe(right.detach())
+
+
+async def everything(pipe: Pipe) -> list[Message]:
+    return [message async for message in pipe]
+
+
+def test_messages_arrive_in_order_both_ways() -> None:
+    async def test() -> None:
+        supervisor, child = ends()
+        orders = [AskStatus(ticket=n) for n in range(300)]
+        for order in orders:
+            supervisor.send(order)
+        child.send(Ready(of="ConfigureSpeaker"))
+        received = [await anext(child) for _ in orders]
+        assert received == orders
+        assert await anext(supervisor) == Ready(of="ConfigureSpeaker")
+        supervisor.close()
+        child.close()
+
+    run(test())
+
+
+def test_iteration_ends_after_the_last_message_when_the_other_end_is_gone() -> None:
+    async def test() -> None:
+        supervisor, child = ends()
+        supervisor.send(Stop(reason="shutdown"))
+        supervisor.close()
+        assert await everything(child) == [Stop(reason="shutdown")]
+        assert child.eof
+        child.send(Ready(of="Stop"))  # nobody is there: nothing happens
+        child.close()
+
+    run(test())
+
+
+def test_iteration_ends_when_the_other_end_dies_with_our_messages_unread() -> None:
+    async def test() -> None:
+        left, right = socket.socketpair()
+        pipe = Pipe(left)
+        pipe.send(Ready(of="x"))
+        right.close()
+        assert await everything(pipe) == []
+        pipe.close()
+
+    run(test())
+
+
+def test_closing_ends_our_own_iteration() -> None:
+    async def test() -> None:
+        supervisor, child = ends()
+        taking = asyncio.create_task(everything(child))
+        await asyncio.sleep(0)
+        child.close()
+        assert await taking == []
+        supervisor.close()
+
+    run(test())
+
+
+def test_a_reader_that_sleeps_costs_reports_but_no_orders() -> None:
+    async def test() -> None:
+        left, right = socket.socketpair()
+        pipe = Pipe(left)
+        text = "x" * 4000
+        first = HandOver(instances=(), reason="first")
+        pipe.send(first)
+        for n in range(3 * pipe_module.QUEUE_LIMIT):
+            pipe.send(Logged(level="info", event=str(n), fields={"text": text}))
+        last = HandOver(instances=(), reason="last")
+        pipe.send(last)
+        assert pipe.dropped > 0
+        assert not await pipe.drained(0.01)
+        reader = Pipe(right)
+        received = []
+        async for message in reader:
+            received.append(message)
+            if message == last:
+                break
+        assert received[0] == first
+        events = [int(m.event) for m in received if isinstance(m, Logged)]
+        assert events == sorted(events)
+        assert events[-1] == 3 * pipe_module.QUEUE_LIMIT - 1, "the newest must survive"
+        assert len(events) + pipe.dropped == 3 * pipe_module.QUEUE_LIMIT
+        assert await pipe.drained(1)
+        pipe.close()
+        reader.close()
+
+    run(test())
+
+
+def test_reading_pauses_while_nobody_takes_and_loses_nothing() -> None:
+    async def test() -> None:
+        left, right = socket.socketpair()
+        reader = Pipe(right)
+        count = 3 * pipe_module.READ_AHEAD
+        data = b"".join(encode(AskStatus(ticket=n)) for n in range(count))
+
+        def write() -> None:
+            left.sendall(data)
+            left.close()
+
+        writing = asyncio.get_running_loop().run_in_executor(None, write)
+        received = await everything(reader)
+        await writing
+        assert [m.ticket for m in received if isinstance(m, AskStatus)] == list(range(count))
+        reader.close()
+
+    run(test())
+
+
+def test_a_message_in_pieces_and_a_malformed_line() -> None:
+    async def test() -> None:
+        left, right = socket.socketpair()
+        problems: list[PeerError] = []
+        reader = Pipe(right, on_malformed=problems.append)
+        line = encode(HandOver(instances=("VI_1",), reason="planned"))
+        for byte in b"nonsense\n" + b'{"type": "Unheard"}\n' + line:
+            os.write(left.fileno(), bytes([byte]))
+            await asyncio.sleep(0)
+        assert await anext(reader) == HandOver(instances=("VI_1",), reason="planned")
+        assert reader.malformed == 2
+        assert [p.reason for p in problems] == ["malformed_message"] * 2
+        left.close()
+        reader.close()
+
+    run(test())
