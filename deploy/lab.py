@@ -72,13 +72,25 @@ class Host:
         self.kill()
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the session of every process that was started here, and wait for them."""
+        """Signal the session of every process that was started here, and wait for them.
+
+        SIGKILL reaches also what has left those sessions: every process whose network namespace is this one.
+        """
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+        if number == signal.SIGKILL:
+            for pid in self.pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
         for process in self.processes:
             process.wait(timeout=20)
         self.processes.clear()
+
+    def pids(self) -> list[int]:
+        """Every process in this host's network namespace."""
+        return [int(word) for word in run("ip", "netns", "pids", self.namespace, check=False).stdout.split()]
 
     def mac(self) -> str:
         """MAC of eth0."""
@@ -96,11 +108,15 @@ class Lab:
 
     def __enter__(self) -> Self:
         run("ip", "netns", "add", self._switch)
-        self.switch_run("ip", "link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
-        self.switch_run("ip", "link", "set", "br0", "up")
-        self.switch_run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
-        # New namespaces inherit 1 on some kernels; bridged frames must not visit netfilter.
-        self.switch_run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0", check=False)
+        try:
+            self.switch_run("ip", "link", "add", "br0", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0")
+            self.switch_run("ip", "link", "set", "br0", "up")
+            self.switch_run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
+            # New namespaces inherit 1 on some kernels; bridged frames must not visit netfilter.
+            self.switch_run("sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0", check=False)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -145,8 +161,10 @@ class Lab:
 
     def close(self) -> None:
         """Stop what was started, remove what was made."""
-        for host in self.hosts.values():
-            host.kill()
-        for namespace in [*(host.namespace for host in self.hosts.values()), self._switch]:
-            run("ip", "netns", "delete", namespace, check=False)
-        self.hosts.clear()
+        try:
+            for host in self.hosts.values():
+                host.kill()
+        finally:
+            for namespace in [*(host.namespace for host in self.hosts.values()), self._switch]:
+                run("ip", "netns", "delete", namespace, check=False)
+            self.hosts.clear()
