@@ -68,6 +68,8 @@ class ForeignMacHeard:
     interface: str
     mac: str
     at_us: int
+    director: IPv4Address | None = None
+    """The other director whose MAC it is, where that is known; None = most likely a real server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

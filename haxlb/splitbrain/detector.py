@@ -1,0 +1,188 @@
+"""The detector: from facts and the time to alarms.
+
+Theory. Two MASTERs for a moment are part of the protocol: a director that was stalled, or that comes back with the
+higher priority, speaks once before the other one yields. Two MASTERs for longer than the protocol's window (our
+master_down_interval and one advert) are a split brain. Three independent paths show it, and each has to show it
+again after a whole window before it counts:
+
+* an advert of another director for our VRID, while we are MASTER;
+* another director's MAC that announces or answers ARP for a VIP that we hold;
+* another node's claim on MQTT. A claim counts once it was repeated while we were MASTER; one that is never repeated
+  counts when the last will of a dead author would have taken it back.
+
+So an alarm comes within two windows of the first evidence, and none without a second MASTER. It is cleared when
+nothing was seen for one window and no claim stands, or at once when we leave MASTER.
+
+A foreign MAC that belongs to no known director is another fault, with another remedy: `vip-conflict/<vip>`.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+from haxlb.model.facts import (
+    AlarmCleared,
+    AlarmRaised,
+    Fact,
+    ForeignAdvertHeard,
+    ForeignMacHeard,
+    PeerClaimed,
+    RoleChanged,
+)
+from haxlb.model.node import Role, VrrpInstance
+from haxlb.splitbrain.evidence import Sightings, seconds
+from haxlb.splitbrain.watch import InstanceWatch
+
+Alarm = AlarmRaised | AlarmCleared
+
+MAC_SILENCE_US = 60_000_000
+"""ARP is heard only when somebody asks, and a cache asks about once a minute: a series of MACs bears such a pause."""
+
+
+class SplitBrainDetector:
+    """A machine: facts and the time in, alarms out. Facts that it has no use for are ignored."""
+
+    def __init__(self, node: str, instances: tuple[VrrpInstance, ...] = ()) -> None:
+        self._node = node
+        self._watches: dict[str, InstanceWatch] = {each.name: InstanceWatch(each) for each in instances}
+        self._strangers: dict[tuple[IPv4Address, str], Sightings] = {}
+        self._raised: dict[str, AlarmRaised] = {}
+
+    def configure(self, instances: tuple[VrrpInstance, ...], now: int) -> list[Alarm]:
+        """Watch these instances from now on; what is known of one that stays is kept."""
+        before, self._watches = self._watches, {}
+        for each in instances:
+            watch = before.pop(each.name, None)
+            if watch is None:
+                watch = InstanceWatch(each)
+            elif watch.instance != each:
+                watch.reconfigure(each)
+            self._watches[each.name] = watch
+        cleared: list[Alarm] = []
+        for name in before:
+            cleared += self._clear(f"split-brain/{name}", f"{name} is no longer configured", now)
+        return cleared + self._clear_conflicts("its VIP is no longer ours", now)
+
+    def handle(self, fact: Fact, now: int) -> list[Alarm]:
+        """Take one fact, at the time when we learn of it.
+
+        Its own time stamp is not asked: after a stall of this process a heap of old adverts would look like a split
+        brain that has lasted. Counted from now, a stall can only delay an alarm.
+        """
+        match fact:
+            case RoleChanged():
+                return self._handle_role(fact, now)
+            case ForeignAdvertHeard():
+                watch = self._watches.get(fact.instance)
+                if watch is not None:
+                    watch.see_advert(fact, now)
+                    return self._judge(watch, now)
+            case PeerClaimed():
+                return self._handle_claim(fact, now)
+            case ForeignMacHeard():
+                return self._handle_mac(fact, now)
+        return []
+
+    def next_deadline(self) -> int | None:
+        """When `handle_timer` wants to be called, µs; None = not before the next fact."""
+        deadlines = [watch.look_us for watch in self._watches.values() if watch.look_us is not None]
+        deadlines += [
+            seen.last_us + MAC_SILENCE_US
+            for (vip, _), seen in self._strangers.items()
+            if f"vip-conflict/{vip}" in self._raised
+        ]
+        return min(deadlines, default=None)
+
+    def handle_timer(self, now: int) -> list[Alarm]:
+        """Clear what has fallen silent, raise what was never withdrawn."""
+        alarms: list[Alarm] = []
+        for watch in self._watches.values():
+            alarms += self._judge(watch, now)
+        silent = [key for key, seen in self._strangers.items() if now - seen.last_us >= MAC_SILENCE_US]
+        for vip, mac in silent:
+            del self._strangers[vip, mac]
+            if not any(other == vip for other, _ in self._strangers):
+                reason = f"{mac} was not heard for {seconds(MAC_SILENCE_US)}"
+                alarms += self._clear(f"vip-conflict/{vip}", reason, now)
+        return alarms
+
+    def status(self) -> tuple[AlarmRaised, ...]:
+        """The alarms that are raised, oldest first, with the evidence that raised them."""
+        return tuple(self._raised.values())
+
+    def _handle_role(self, fact: RoleChanged, now: int) -> list[Alarm]:
+        watch = self._watches.get(fact.instance)
+        if watch is None:
+            return []
+        watch.enter(fact.after, now)
+        if fact.after is Role.MASTER:
+            return self._judge(watch, now)
+        watch.plan(now, raised=False)
+        reason = f"{fact.instance} left MASTER and is {fact.after.value}: {fact.reason}"
+        alarms = self._clear(f"split-brain/{fact.instance}", reason, now)
+        return alarms + self._clear_conflicts(reason, now)
+
+    def _handle_claim(self, fact: PeerClaimed, now: int) -> list[Alarm]:
+        # A claim names a VRID and no link. Where two of our instances share a VRID on two links it is no evidence.
+        watches = [each for each in self._watches.values() if each.instance.vrid == fact.vrid]
+        if fact.node == self._node or len(watches) != 1:
+            return []
+        watches[0].see_claim(fact, now)
+        return self._judge(watches[0], now)
+
+    def _handle_mac(self, fact: ForeignMacHeard, now: int) -> list[Alarm]:
+        watch = self._holder(fact.vip)
+        if watch is None:
+            return []
+        if fact.director is not None:
+            watch.see_mac(fact, now, gap_us=MAC_SILENCE_US)
+            return self._judge(watch, now)
+        seen = self._strangers.setdefault((fact.vip, fact.mac), Sightings(first_us=now, last_us=now, count=0))
+        seen.see(now, gap_us=MAC_SILENCE_US, detail=fact.interface)
+        key = f"vip-conflict/{fact.vip}"
+        if key in self._raised or seen.length_us < watch.window_us:
+            return []
+        return self._raise(
+            key,
+            f"{fact.mac} on {fact.interface} answers ARP for our VIP {fact.vip}: clients may bypass this director. "
+            "Most likely a real server that has the VIP on lo without arp_ignore=1 and arp_announce=2",
+            (f"{fact.mac} seen {seen.count} times in {seconds(seen.length_us)} on {fact.interface}",),
+            now,
+        )
+
+    def _holder(self, vip: IPv4Address) -> InstanceWatch | None:
+        for watch in self._watches.values():
+            if watch.role is Role.MASTER and any(each.address == vip for each in watch.instance.vips):
+                return watch
+        return None
+
+    def _judge(self, watch: InstanceWatch, now: int) -> list[Alarm]:
+        name = watch.instance.name
+        key = f"split-brain/{name}"
+        alarms: list[Alarm] = []
+        if key not in self._raised and watch.standing(now):
+            vips = ", ".join(str(vip.address) for vip in watch.instance.vips) or "no VIP"
+            summary = f"{name}: two MASTERs of VRID {watch.instance.vrid} ({vips}): this director and {watch.others()}"
+            alarms = self._raise(key, summary, watch.lines(now), now)
+        elif key in self._raised and watch.silent(now):
+            alarms = self._clear(key, f"no sign of another MASTER for {seconds(watch.window_us)}", now)
+        watch.plan(now, raised=key in self._raised)
+        return alarms
+
+    def _raise(self, key: str, summary: str, evidence: tuple[str, ...], now: int) -> list[Alarm]:
+        alarm = AlarmRaised(key=key, severity="critical", summary=summary, evidence=evidence, at_us=now)
+        self._raised[key] = alarm
+        return [alarm]
+
+    def _clear(self, key: str, reason: str, now: int) -> list[Alarm]:
+        if self._raised.pop(key, None) is None:
+            return []
+        return [AlarmCleared(key=key, reason=reason, at_us=now)]
+
+    def _clear_conflicts(self, reason: str, now: int) -> list[Alarm]:
+        """Forget the strangers on VIPs that we no longer hold."""
+        alarms: list[Alarm] = []
+        for vip, mac in [key for key in self._strangers if self._holder(key[0]) is None]:
+            del self._strangers[vip, mac]
+            alarms += self._clear(f"vip-conflict/{vip}", reason, now)
+        return alarms
