@@ -1,8 +1,7 @@
-# Every target sets up what it needs by itself: a fresh Debian 12 machine needs nothing but make and root (or sudo).
+# Every target sets up what it needs by itself: a fresh Debian 12 machine needs nothing but make, and root or sudo.
 SHELL := /bin/bash
 PY := .venv/bin/python
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-APT := python3-bpfcc python3-venv linux-libc-dev iproute2 ethtool keepalived nginx-light mosquitto tshark clang gcc libc6-dev libbpf-dev
 ARGS ?=
 
 .PHONY: setup demo test bench check fmt clean help
@@ -13,10 +12,10 @@ help: ## this list
 setup: .venv/.done ## Debian packages and the virtual environment .venv
 
 .venv/.done: pyproject.toml deploy/setup.sh
-	SUDO="$(SUDO)" bash deploy/setup.sh $(APT)
-	touch $@
+	@SUDO="$(SUDO)" bash deploy/setup.sh
+	@touch $@
 
-check: .venv/.done ## ruff, mypy --strict, import-linter, generated docs
+check: .venv/.done ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
@@ -26,14 +25,14 @@ fmt: .venv/.done ## format and fix what can be fixed
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-test: check ## everything that CI runs; the netns, bpf and interop parts need root
+test: check ## everything that CI runs; the netns, bpf and interop parts need root. ARGS=… goes to pytest
 	.venv/bin/pytest $(ARGS)
 
-demo: .venv/.done ## two directors, three web servers, real traffic, every failure: ARGS=--json for one JSON object
+demo: .venv/.done ## two directors, three web servers, real traffic, every failure. ARGS=--json for one JSON object
 	@$(SUDO) $(PY) deploy/demo/run.py $(ARGS)
 
 bench: .venv/.done ## figures as JSON lines, as ratios inside one run
 	@$(SUDO) $(PY) -m tests.bench $(ARGS)
 
-clean: ## the virtual environment and caches
+clean: ## remove the virtual environment and all caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

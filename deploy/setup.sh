@@ -1,13 +1,35 @@
 #!/bin/bash
-# Installs the Debian packages named as arguments (those that are missing) and the virtual environment .venv.
-# Called by `make setup`; SUDO is how to become root, empty when we are.
+# Installs what haxlb needs on a fresh Debian 12: the Debian packages below (those that are missing) and the virtual
+# environment .venv. Called by make; SUDO is how to become root, empty when we are. Everything it says goes to stderr:
+# `make demo ARGS=--json` has its stdout for one JSON object.
 set -euo pipefail
+cd "$(dirname "$0")/.."
+exec >&2
+
+PACKAGES=(
+  # To run: BCC (never PyPI's project of that name), the kernel's user-space headers that it compiles with, tools.
+  python3 python3-venv python3-bpfcc linux-libc-dev iproute2 ethtool procps ca-certificates
+  # The demo's and the tests' peers: web servers, the other implementation of VRRP, an MQTT broker, a dissector.
+  nginx-light keepalived mosquitto tshark openssl iputils-ping
+  # To build the benchmark's counterpart and to check that bpf/ is also plain clang's.
+  clang llvm gcc libc6-dev libbpf-dev
+)
+
+die() {
+  echo "setup: $*"
+  exit 1
+}
+
+command -v apt-get >/dev/null || die "this is not Debian: install the equivalents of ${PACKAGES[*]}, then run pip yourself"
 
 missing=()
-for package in "$@"; do
+for package in "${PACKAGES[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" != 0 ] && ! command -v "${SUDO:-sudo}" >/dev/null; then
+    die "installing ${missing[*]} needs root, and there is no sudo: run make as root"
+  fi
   echo "setup: installing Debian packages: ${missing[*]}"
   # Their services must not start: haxlb's tests run their own, in namespaces of their own.
   policy=/usr/sbin/policy-rc.d
@@ -21,10 +43,11 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 if [ ! -x .venv/bin/python ]; then
-  # The system's Python 3.11: the newest that Debian 12 has, and the one whose bcc the compiler helper imports.
-  echo "setup: making .venv"
+  # The system's Python: haxlb's own processes and the compiler helper (which imports Debian's bcc) run the same one.
+  echo "setup: making the virtual environment .venv"
   /usr/bin/python3 -m venv .venv
 fi
 echo "setup: installing Python packages into .venv"
-.venv/bin/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-.venv/bin/pip install --quiet --disable-pip-version-check --editable . --group dev
+pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input -qq)
+"${pip[@]}" install --upgrade 'pip>=25.1' # the first one that knows --group
+"${pip[@]}" install --editable . --group dev
