@@ -12,7 +12,7 @@ PACKAGES=(
   # The demo's and the tests' peers: web servers, the other implementation of VRRP, an MQTT broker, a dissector.
   nginx-light keepalived mosquitto tshark openssl iputils-ping
   # To build the benchmark's counterpart and to check that bpf/ is also plain clang's.
-  clang llvm gcc libc6-dev libbpf-dev
+  clang gcc libc6-dev libbpf-dev
 )
 
 die() {
@@ -38,14 +38,14 @@ if [ ${#missing[@]} -gt 0 ]; then
     $SUDO chmod +x "$policy"
     trap '$SUDO rm -f "$policy"' EXIT
   fi
-  $SUDO env DEBIAN_FRONTEND=noninteractive apt-get update -qq
-  $SUDO env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  $SUDO env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get update -qq
+  $SUDO env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-if [ ! -x .venv/bin/python ]; then
+if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
   # The system's Python: haxlb's own processes and the compiler helper (which imports Debian's bcc) run the same one.
   echo "setup: making the virtual environment .venv"
-  /usr/bin/python3 -m venv .venv
+  /usr/bin/python3 -m venv --clear .venv
 fi
 echo "setup: installing Python packages into .venv"
 pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input -qq)
