@@ -66,6 +66,8 @@ class RealServerStatus:
     flows: int = 0
     """New flows given to it."""
     is_sorry: bool = False
+    checked_at: float | None = None
+    """End of its last probe; None = not probed yet, or no check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +129,11 @@ class ProcessStatus:
 
     name: str
     pid: int
+    """0 while there is none."""
     restarts: int
     since_at: float
+    problem: str = ""
+    """Why its part of this status is old or missing; empty when it answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

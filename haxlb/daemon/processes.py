@@ -1,0 +1,200 @@
+"""The children of the supervisor: started, given orders, started again when they die, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.messages import Message, Ready, Stop
+from haxlb.daemon.respawn import STEADY_US, Respawn
+from haxlb.daemon.supervisor_ports import World
+from haxlb.model.errors import HostError
+from haxlb.model.node import SECOND_US
+from haxlb.model.status import ProcessStatus
+
+STOP_PATIENCE_S = 5.0
+"""As keepalived: what has not left by then is killed."""
+KILL_PATIENCE_S = 2.0
+
+
+@dataclass(slots=True)
+class _Process:
+    respawn: Respawn = field(default_factory=Respawn)
+    pid: int | None = None
+    since_us: int = 0
+    stopping: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    timer: asyncio.TimerHandle | None = None
+    waiting: dict[str, list[asyncio.Future[str]]] = field(default_factory=dict)
+    """Orders that wait for their Ready, by class name."""
+
+
+class Processes:
+    """All children. `on_start` configures a fresh process; `on_death` does what a dead one left undone."""
+
+    def __init__(
+        self,
+        world: World,
+        chronicle: Chronicle,
+        *,
+        on_start: Callable[[str], None],
+        on_death: Callable[[str, str], None],
+    ) -> None:
+        self._world = world
+        self._chronicle = chronicle
+        self._on_start = on_start
+        self._on_death = on_death
+        self._processes: dict[str, _Process] = {}
+
+    def start(self, name: str) -> None:
+        """Start a process for the first time. Raises HostError."""
+        self._processes[name] = _Process()
+        self._launch(name)
+
+    def known(self, name: str) -> bool:
+        """Whether the process was started at all; it may be waiting for its restart."""
+        return name in self._processes
+
+    def running(self, name: str) -> bool:
+        """Whether there is such a process now."""
+        return name in self._processes and self._processes[name].pid is not None
+
+    def send(self, name: str, message: Message) -> None:
+        """Send a message; it is lost when the process is not running: `on_start` brings it up to date."""
+        if self.running(name):
+            self._world.children.send(name, message)
+
+    async def order(self, name: str, message: Message, patience_s: float) -> str:
+        """Send an order and wait until it is in force; empty when it is, else why not."""
+        if not self.running(name):
+            return f"the {name} is not running"
+        self._world.children.send(name, message)
+        return await self.ready(name, type(message).__name__, patience_s)
+
+    async def ready(self, name: str, of: str, patience_s: float) -> str:
+        """Wait until the last order of this class is in force; empty when it is, else why not."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        waiting = self._processes[name].waiting.setdefault(of, [])
+        waiting.append(answer)
+        try:
+            return await asyncio.wait_for(answer, patience_s)
+        except TimeoutError:
+            return f"the {name} has not confirmed it within {patience_s:g} s"
+        finally:
+            if answer in waiting:
+                waiting.remove(answer)
+
+    def take_ready(self, name: str, ready: Ready) -> None:
+        """The process says that an order is in force, or why not."""
+        if ready.problem:
+            self._world.log.log("error", "order_failed", process=name, order=ready.of, reason=ready.problem)
+        for answer in self._processes[name].waiting.pop(ready.of, []):
+            if not answer.done():
+                answer.set_result(ready.problem)
+
+    def on_exit(self, name: str, returncode: int) -> None:
+        """The process is gone; negative codes are signals."""
+        process = self._processes[name]
+        how = f"killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
+        orderly = process.stopping and returncode == 0
+        process.pid = None
+        if not orderly:
+            self._on_death(name, how)
+        for waiting in process.waiting.values():
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_result(f"the {name} has died: {how}")
+        process.waiting.clear()
+        process.gone.set()
+        if orderly:
+            self._world.log.log("info", "process_stopped", process=name)
+        elif not process.stopping:
+            self._schedule(name, how)
+
+    async def stop(self, name: str, reason: str) -> None:
+        """Tell the process to leave; kill it when it has not done so in time."""
+        process = self._processes.get(name)
+        if process is None:
+            return
+        process.stopping = True
+        self._cancel(process)
+        if process.pid is None:
+            return
+        process.gone.clear()
+        self._world.children.send(name, Stop(reason=reason))
+        if await _passes(process.gone, STOP_PATIENCE_S):
+            return
+        self._world.log.log("error", "process_killed", process=name, reason=f"did not leave within {STOP_PATIENCE_S} s")
+        self._world.children.kill(name)
+        await _passes(process.gone, KILL_PATIENCE_S)
+
+    def status(self, problems: dict[str, str]) -> tuple[ProcessStatus, ...]:
+        """All processes in the order of their first start; `problems` by name."""
+        return tuple(
+            ProcessStatus(
+                name=name,
+                pid=process.pid or 0,
+                restarts=process.respawn.restarts,
+                since_at=self._chronicle.wall_of(process.since_us),
+                problem=problems.get(name, "") if process.pid else "waiting to be started again",
+            )
+            for name, process in self._processes.items()
+        )
+
+    def _launch(self, name: str) -> None:
+        process = self._processes[name]
+        process.since_us = self._world.clock.now()
+        process.gone.clear()
+        process.pid = self._world.children.start(name)
+        self._world.log.log("info", "process_started", process=name, pid=process.pid)
+        process.timer = asyncio.get_running_loop().call_later(STEADY_US / SECOND_US, self._steady, name)
+        self._on_start(name)
+
+    def _schedule(self, name: str, how: str) -> None:
+        process = self._processes[name]
+        self._cancel(process)
+        delay_us = process.respawn.delay_us(self._world.clock.now() - process.since_us)
+        when = f"in {delay_us // SECOND_US} s" if delay_us else "now"
+        self._chronicle.note(
+            "error",
+            "process_died",
+            f"the {name} {how}; it is started again {when}",
+            process=name,
+            how=how,
+            restart_in_s=delay_us / SECOND_US,
+        )
+        if not delay_us:
+            self._relaunch(name)
+            return
+        self._chronicle.raise_alarm(
+            f"process/{name}",
+            f"the {name} keeps dying",
+            (how,),
+            severity="critical" if name == "speaker" else "warning",
+        )
+        process.timer = asyncio.get_running_loop().call_later(delay_us / SECOND_US, self._relaunch, name)
+
+    def _relaunch(self, name: str) -> None:
+        try:
+            self._launch(name)
+        except HostError as problem:
+            self._schedule(name, f"could not be started: {problem}")
+
+    def _steady(self, name: str) -> None:
+        self._processes[name].timer = None
+        self._chronicle.clear_alarm(f"process/{name}", f"the {name} has been running for {STEADY_US // SECOND_US} s")
+
+    def _cancel(self, process: _Process) -> None:
+        if process.timer is not None:
+            process.timer.cancel()
+            process.timer = None
+
+
+async def _passes(event: asyncio.Event, patience_s: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), patience_s)
+    except TimeoutError:
+        return False
+    return True

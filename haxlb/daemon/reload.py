@@ -1,0 +1,172 @@
+"""A new configuration: what it changes, who must be told, what is refused.
+
+All that can be refused is refused before anything is changed, and whom nothing concerns is told nothing: the speaker
+does not even wake up for a reload that changes a real server's weight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
+from typing import TypeVar
+
+from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.messages import Message
+from haxlb.daemon.processes import Processes
+from haxlb.daemon.standing import Standing
+from haxlb.daemon.supervisor_ports import World
+from haxlb.model.errors import HostError
+from haxlb.model.facts import RoleChanged
+from haxlb.model.node import NodeConfig, Role, VirtualServer, VrrpInstance
+
+ORDER_PATIENCE_S = 5.0
+
+Key = TypeVar("Key")
+Value = TypeVar("Value", VrrpInstance, VirtualServer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The difference of two configurations, by who is concerned."""
+
+    speaker: bool
+    checker: bool
+    broker: bool
+    frames: bool
+    """Other addresses or interfaces: gratuitous ARP must be crafted anew."""
+    summary: str
+    """In words."""
+    later: tuple[str, ...] = ()
+    """What takes effect only after a restart."""
+
+    @property
+    def nothing(self) -> bool:
+        """Nobody is told anything."""
+        return not (self.speaker or self.checker or self.broker)
+
+
+def compare(old: NodeConfig, new: NodeConfig) -> Change:
+    """What changes from `old` to `new`."""
+    instances = _differences(
+        "instance", {each.key: each for each in old.instances}, {each.key: each for each in new.instances}
+    )
+    servers = _differences(
+        "virtual server",
+        {each.endpoint: each for each in old.virtual_servers},
+        {each.endpoint: each for each in new.virtual_servers},
+    )
+    forwarding = old.forwarding != new.forwarding or old.forwarding_interfaces != new.forwarding_interfaces
+    said = [
+        *instances,
+        *servers,
+        *(["forwarding settings changed"] if forwarding else []),
+        *(["MQTT settings changed"] if old.mqtt != new.mqtt else []),
+    ]
+    later = []
+    if old.node != new.node:
+        later.append(f"the node is called {old.node} until haxlb is restarted")
+    if old.forwarding.flow_buckets_log2 != new.forwarding.flow_buckets_log2:
+        later.append("flow_buckets_log2 changes when haxlb is restarted")
+    return Change(
+        speaker=old.instances != new.instances,
+        checker=old.virtual_servers != new.virtual_servers or forwarding,
+        broker=old.mqtt != new.mqtt,
+        frames=_announced(old) != _announced(new),
+        summary=", ".join(said) or "nothing has changed",
+        later=tuple(later),
+    )
+
+
+class ReloadProcedure:
+    """Puts configurations in force, one after the other."""
+
+    def __init__(
+        self,
+        world: World,
+        standing: Standing,
+        processes: Processes,
+        chronicle: Chronicle,
+        *,
+        build: Callable[[NodeConfig], Awaitable[str]],
+    ) -> None:
+        self._world = world
+        self._standing = standing
+        self._processes = processes
+        self._chronicle = chronicle
+        self._build = build
+
+    async def run(self, config: NodeConfig) -> tuple[Change, list[str]]:
+        """Put this configuration in force; what changed, and what did not work. Raises HostError: nothing changed."""
+        standing = self._standing
+        change = compare(standing.config, config)
+        config = replace(config, node=standing.config.node)
+        if change.nothing:
+            standing.config = config
+            return change, []
+        program = standing.program
+        if change.checker and config.virtual_servers:
+            if not self._processes.known("checker"):
+                program = await self._build(config)
+            elif too_much := self._world.builder.excess(config):
+                raise HostError(too_much, remedy="restart haxlb: the forwarder's tables are made at start")
+        frames = await self._world.builder.craft(config.instances) if change.frames else standing.frames
+        renamed = standing.adopt(config)
+        standing.program, standing.frames = program, frames
+        problems = await self._put_in_force(change)
+        for instance in renamed:
+            self._chronicle.adopt(
+                RoleChanged(
+                    instance=instance.name,
+                    vrid=instance.vrid,
+                    before=Role.MASTER,
+                    after=Role.MASTER,
+                    reason="renamed",
+                    priority=instance.priority,
+                    at_us=self._world.clock.now(),
+                )
+            )
+        return change, problems
+
+    async def _put_in_force(self, change: Change) -> list[str]:
+        standing, config = self._standing, self._standing.config
+        if change.broker:
+            self._world.broker.configure(config.mqtt, config.node)
+        orders = []
+        if change.checker:
+            orders.append(self._order("checker", standing.checker_orders(), wanted=bool(config.virtual_servers)))
+        if change.speaker:
+            self._chronicle.configure(config.instances)
+            self._world.bequest.prepare(config.instances)
+            orders.append(self._order("speaker", standing.speaker_orders(), wanted=bool(config.instances)))
+        return [problem for problem in await asyncio.gather(*orders) if problem]
+
+    async def _order(self, name: str, orders: Message, *, wanted: bool) -> str:
+        if self._processes.known(name):
+            return await self._processes.order(name, orders, ORDER_PATIENCE_S)
+        if wanted:
+            try:
+                self._processes.start(name)
+            except HostError as problem:
+                return str(problem)
+        return ""
+
+
+def _differences(kind: str, old: dict[Key, Value], new: dict[Key, Value]) -> list[str]:
+    """`instance VI_1 added`, in configuration order."""
+    said = [f"{kind} {_called(value)} removed" for key, value in old.items() if key not in new]
+    for key, value in new.items():
+        if key not in old:
+            said.append(f"{kind} {_called(value)} added")
+        elif old[key] != value:
+            said.append(f"{kind} {_called(value)} changed")
+    return said
+
+
+def _called(value: VrrpInstance | VirtualServer) -> str:
+    return value.name if isinstance(value, VrrpInstance) else str(value.endpoint)
+
+
+def _announced(config: NodeConfig) -> set[tuple[IPv4Address, str]]:
+    return {(vip.address, vip.interface) for each in config.instances for vip in each.vips}

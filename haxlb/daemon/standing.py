@@ -1,0 +1,85 @@
+"""What the supervisor stands for at this moment: the configuration in force, and what is known of roles and peers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, GarpFrame, PeersKnown
+from haxlb.model.addresses import Vip
+from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.status import InstanceStatus
+
+MOST_PEERS = 16
+"""Other directors remembered per interface; a flood of spoofed adverts must not cost memory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """Everything that a child must be told when it is started."""
+
+    config: NodeConfig
+    bpf_directory: str
+    program: str = ""
+    """Path of the pinned program; empty = what is attached stays."""
+    frames: tuple[GarpFrame, ...] = ()
+    roles: dict[str, Role] = field(default_factory=dict)
+    """By instance, as last reported."""
+    yielded: tuple[str, ...] = ()
+    """Instances that were handed over by `haxlb failover`."""
+    _heard: dict[str, dict[IPv4Address, None]] = field(default_factory=dict)
+
+    @property
+    def masters(self) -> tuple[VrrpInstance, ...]:
+        """Instances that are MASTER here."""
+        return tuple(each for each in self.config.instances if self.roles.get(each.name) is Role.MASTER)
+
+    @property
+    def held_vips(self) -> tuple[Vip, ...]:
+        """Addresses that this node holds."""
+        return tuple(vip for each in self.masters for vip in each.vips)
+
+    def take_statuses(self, instances: tuple[InstanceStatus, ...]) -> None:
+        """The speaker has said how its instances are."""
+        self.roles = {each.name: each.role for each in instances}
+        self.yielded = tuple(each.name for each in instances if each.yielded)
+
+    def hear(self, instance: str, address: IPv4Address) -> bool:
+        """An advert of this director was heard; True when it was not known on that interface."""
+        interface = next((each.interface for each in self.config.instances if each.name == instance), None)
+        if interface is None:
+            return False
+        heard = self._heard.setdefault(interface, {})
+        if address in heard or len(heard) >= MOST_PEERS:
+            return False
+        heard[address] = None
+        return True
+
+    def adopt(self, config: NodeConfig) -> tuple[VrrpInstance, ...]:
+        """Take a new configuration; what is known of an instance follows its interface and VRID, not its name.
+
+        Returns the MASTERs that have got another name.
+        """
+        former = {each.key: each.name for each in self.config.instances}
+        names = {former[each.key]: each.name for each in config.instances if each.key in former}
+        self.config = config
+        self.roles = {names[name]: role for name, role in self.roles.items() if name in names}
+        self.yielded = tuple(names[name] for name in self.yielded if name in names)
+        return tuple(each for each in self.masters if former[each.key] != each.name)
+
+    def speaker_orders(self) -> ConfigureSpeaker:
+        """What the speaker shall do."""
+        return ConfigureSpeaker(instances=self.config.instances, garp_frames=self.frames)
+
+    def checker_orders(self) -> ConfigureChecker:
+        """What the checker shall do."""
+        return ConfigureChecker(config=self.config, bpf_directory=self.bpf_directory, program=self.program)
+
+    def peers(self) -> tuple[PeersKnown, ...]:
+        """The other directors per interface: those that are configured, and those that were heard."""
+        interfaces = dict.fromkeys(each.interface for each in self.config.instances)
+        return tuple(PeersKnown(interface=interface, peers=self._peers_on(interface)) for interface in interfaces)
+
+    def _peers_on(self, interface: str) -> tuple[IPv4Address, ...]:
+        configured = (peer for each in self.config.instances if each.interface == interface for peer in each.peers)
+        return tuple(dict.fromkeys((*configured, *self._heard.get(interface, ()))))

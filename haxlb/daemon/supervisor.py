@@ -1,0 +1,390 @@
+"""The supervisor: starts the speaker and the checker, keeps them in line with the configuration, answers commands.
+
+Theory of operation. The data plane comes first: the speaker, which attracts traffic, is started when the checker says
+that the forwarder is in force, or after five seconds. What a dead speaker can no longer do is done here at once:
+priority 0 for the instances that it was MASTER of, and the addresses off; only then it is started again. A dead checker
+is merely started again, since what it pinned goes on forwarding. Commands that change something run one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from haxlb import __version__
+from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.control import Answer, Failover, Reload, Request, Resume, Show, Step, Swap, refusal
+from haxlb.daemon.handover import HandOverProcedure
+from haxlb.daemon.messages import (
+    CheckerStatus,
+    HandOver,
+    Happened,
+    LinkAltered,
+    Logged,
+    Message,
+    Ready,
+    SpeakerStatus,
+    SwapProgram,
+)
+from haxlb.daemon.messages import Resume as ResumeSpeaker
+from haxlb.daemon.processes import Processes
+from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
+from haxlb.daemon.standing import Standing
+from haxlb.daemon.supervisor_ports import Findings, Loaded, RefusedConfig, World
+from haxlb.daemon.survey import Survey
+from haxlb.model.errors import HaxlbError, HostError
+from haxlb.model.facts import Fact, ForeignAdvertHeard, PeerHeard, RoleChanged
+from haxlb.model.node import NodeConfig, Role
+from haxlb.model.status import InstanceStatus, NodeStatus
+
+FORWARDING_PATIENCE_S = 5.0
+"""How long the speaker waits for the data plane at start: a director without a forwarder is better than none."""
+SNAPSHOT_PERIOD_S = 30.0
+"""The retained status on MQTT is renewed this often, so that its reader can tell a stale one."""
+SNAPSHOT_PAUSE_S = 0.1
+"""Changes that come together are published together."""
+
+
+class Supervisor:
+    """One director's supervisor. The world calls `on_message`, `on_exit`, `on_fact`; clients come by `command`."""
+
+    def __init__(self, world: World, loaded: Loaded) -> None:
+        self._world = world
+        self._standing = Standing(config=loaded.config, bpf_directory=world.bpf_directory)
+        self._loaded_at = world.wall.wall()
+        self._config_problem = ""
+        self._chronicle = Chronicle(world, loaded.config.node, on_change=self._changed)
+        self._processes = Processes(world, self._chronicle, on_start=self._configure, on_death=self._bereaved)
+        self._survey = Survey(self._processes.send)
+        self._reloader = ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build)
+        self._changing = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._stop_reason = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._snapshot_timer: asyncio.TimerHandle | None = None
+
+    # -- life
+
+    async def run(self) -> None:
+        """Start everything, return after an orderly stop. Raises HostError when the start fails; nothing runs then."""
+        start = asyncio.ensure_future(self._start())
+        stop = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                await start
+                await stop
+        finally:
+            start.cancel()
+            stop.cancel()
+            await self._leave()
+
+    def stop(self, reason: str) -> None:
+        """Leave in order: `run` returns when all is done."""
+        if not self._stopping.is_set():
+            self._stop_reason = reason
+            self._stopping.set()
+
+    async def _start(self) -> None:
+        standing, config = self._standing, self._standing.config
+        self._chronicle.configure(config.instances)
+        self._world.broker.configure(config.mqtt, config.node)
+        standing.frames, standing.program = await asyncio.gather(
+            self._world.builder.craft(config.instances), self._build(config)
+        )
+        self._world.bequest.prepare(config.instances)
+        if config.virtual_servers:
+            self._processes.start("checker")
+            problem = await self._processes.ready("checker", "ConfigureChecker", FORWARDING_PATIENCE_S)
+            if problem:
+                self._chronicle.note("warning", "forwarding_late", f"no data plane yet: {problem}", reason=problem)
+        if config.instances:
+            self._processes.start("speaker")
+        self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
+        self._spawn(self._publish_regularly())
+
+    async def _build(self, config: NodeConfig) -> str:
+        """Compile the forwarder; where that fails, what is still attached from an earlier run is kept."""
+        if not config.virtual_servers:
+            return ""
+        try:
+            return await self._world.builder.compile(config)
+        except HostError as problem:
+            if not self._world.builder.attached(config):
+                raise
+            self._chronicle.raise_alarm(
+                "forwarder/not-built", f"the forwarder of an earlier run is kept: {problem.message}", (str(problem),)
+            )
+            return ""
+
+    async def _leave(self) -> None:
+        self._world.log.log("info", "stopping", reason=self._stop_reason or "the start failed")
+        self._stopping.set()
+        for task in self._tasks:
+            task.cancel()
+        # The speaker first: the peer must have the addresses before anything else ends here.
+        await self._processes.stop("speaker", self._stop_reason)
+        await self._processes.stop("checker", self._stop_reason)
+        self._world.vip_watch.watch(())
+        self._chronicle.close()
+        if self._snapshot_timer is not None:
+            self._snapshot_timer.cancel()
+        await self._world.broker.close()
+
+    # -- what the world says
+
+    def on_message(self, name: str, message: Message) -> None:
+        """A child speaks."""
+        match message:
+            case Happened():
+                self._take(message.fact, name)
+            case Logged():
+                self._world.log.log(message.level, message.event, process=name, **message.fields)
+            case Ready():
+                self._processes.take_ready(name, message)
+            case SpeakerStatus():
+                self._survey.take_speaker(message)
+                self._standing.take_statuses(message.instances)
+                self._watch_vips()
+            case CheckerStatus():
+                self._survey.take_checker(message)
+            case LinkAltered():
+                self._spawn(self._craft_anew(message))
+            case _:
+                self._world.log.log("warning", "unexpected_message", process=name, kind=type(message).__name__)
+
+    def on_exit(self, name: str, returncode: int) -> None:
+        """A child is gone, and everything that it said has been taken."""
+        self._processes.on_exit(name, returncode)
+
+    def on_fact(self, fact: Fact) -> None:
+        """MQTT or the network shows something."""
+        self._take(fact, "")
+
+    def _take(self, fact: Fact, source: str) -> None:
+        self._chronicle.take(fact, source)
+        if isinstance(fact, RoleChanged):
+            self._standing.roles[fact.instance] = fact.after
+            self._watch_vips()
+        elif isinstance(fact, PeerHeard | ForeignAdvertHeard) and self._standing.hear(fact.instance, fact.address):
+            self._tell_peers()
+
+    def _bereaved(self, name: str, how: str) -> None:
+        """Do at once what a dead child left undone."""
+        if name == "speaker":
+            masters = self._standing.masters
+            for problem in self._world.bequest.execute(frozenset(each.name for each in masters)):
+                self._chronicle.note("error", "bequest_failed", problem, reason=problem)
+            for each in masters:
+                lost = RoleChanged(
+                    instance=each.name,
+                    vrid=each.vrid,
+                    before=Role.MASTER,
+                    after=Role.INIT,
+                    reason=f"the speaker {how}: priority 0 sent and addresses taken off in its stead",
+                    priority=each.priority,
+                    at_us=self._world.clock.now(),
+                )
+                self._take(lost, name)
+            self._standing.roles.clear()
+        self._chronicle.clear_alarms_of(name, f"the {name} {how}")
+
+    # -- what the children are told
+
+    def _configure(self, name: str) -> None:
+        """Bring a fresh process up to date."""
+        if name == "checker":
+            self._processes.send(name, self._standing.checker_orders())
+            self._tell_peers()
+            return
+        self._processes.send(name, self._standing.speaker_orders())
+        if self._standing.yielded:
+            self._processes.send(
+                name, HandOver(instances=self._standing.yielded, reason="handed over before the speaker's restart")
+            )
+
+    def _tell_peers(self) -> None:
+        for peers in self._standing.peers():
+            self._processes.send("checker", peers)
+
+    def _watch_vips(self) -> None:
+        self._world.vip_watch.watch(self._standing.held_vips)
+
+    async def _craft_anew(self, altered: LinkAltered) -> None:
+        async with self._changing:
+            try:
+                self._standing.frames = await self._world.builder.craft(self._standing.config.instances)
+            except HostError as problem:
+                self._chronicle.note(
+                    "error",
+                    "craft_failed",
+                    f"{altered.interface} has the MAC {altered.mac} now, but: {problem}",
+                    interface=altered.interface,
+                    reason=str(problem),
+                )
+                return
+            self._processes.send("speaker", self._standing.speaker_orders())
+
+    # -- commands
+
+    async def command(self, request: Request, step: Callable[[Step], None]) -> Answer:
+        """Carry out a client's request; `step` hears of the steps of a longer one."""
+        if isinstance(request, Show):
+            return Answer(ok=True, status=await self.status())
+        async with self._changing:
+            if self._stopping.is_set():
+                return Answer(ok=False, exit_code=1, message="haxlb is stopping")
+            try:
+                return await self._change(request, step)
+            except HaxlbError as problem:
+                self._world.log.log("error", "command_failed", command=type(request).__name__, reason=str(problem))
+                return refusal(problem)
+
+    async def _change(self, request: Reload | Failover | Resume | Swap, step: Callable[[Step], None]) -> Answer:
+        match request:
+            case Reload():
+                return await self._reload()
+            case Failover():
+                return await self._failover(request, step)
+            case Resume():
+                return self._resume(request)
+            case Swap():
+                return await self._swap()
+
+    async def status(self) -> NodeStatus:
+        """Everything, as fresh as the children answer."""
+        names = [name for name in ("speaker", "checker") if self._processes.running(name)]
+        answered = await asyncio.gather(*(self._survey.ask(name) for name in names))
+        problems = {name: "" if well else "did not answer" for name, well in zip(names, answered, strict=True)}
+        return NodeStatus(
+            node=self._standing.config.node,
+            version=__version__,
+            at=self._world.wall.wall(),
+            config_file=self._world.config.path,
+            config_loaded_at=self._loaded_at,
+            config_problem=self._config_problem,
+            instances=self._survey.instances,
+            virtual_servers=self._survey.virtual_servers,
+            data_plane=self._survey.data_plane,
+            alarms=self._chronicle.alarms(),
+            mqtt=self._world.broker.state,
+            processes=self._processes.status(problems),
+            history=self._chronicle.lines(),
+        )
+
+    async def _reload(self) -> Answer:
+        try:
+            loaded = await self._world.config.load()
+        except RefusedConfig as refused:
+            return self._refuse_reload(refused, refused.report, refused.findings)
+        try:
+            change, problems = await self._reloader.run(loaded.config)
+        except HostError as problem:
+            return self._refuse_reload(problem, loaded.report, loaded.findings)
+        self._config_problem = "; ".join(problems)
+        self._loaded_at = self._world.wall.wall()
+        self._watch_vips()
+        self._tell_peers()
+        said = "; ".join((f"reloaded: {change.summary}", *change.later))
+        self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self._config_problem)
+        return Answer(
+            ok=not problems,
+            exit_code=1 if problems else 0,
+            message="; ".join((said, *problems)),
+            report=loaded.report,
+            diagnostics=loaded.findings,
+        )
+
+    def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
+        self._config_problem = str(problem)
+        self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
+        return Answer(
+            ok=False,
+            exit_code=problem.exit_code,
+            message=f"reload refused, the old configuration stays in force: {problem.message}",
+            remedy=problem.remedy,
+            report=report,
+            diagnostics=findings,
+        )
+
+    async def _failover(self, request: Failover, step: Callable[[Step], None]) -> Answer:
+        if not self._processes.running("speaker"):
+            return Answer(ok=False, exit_code=1, message="the speaker is not running", remedy="see haxlb show")
+
+        def tell(what: Step) -> None:
+            self._chronicle.note(
+                "info" if what.ok else "warning",
+                f"failover_{what.step}",
+                f"failover {what.subject or self._standing.config.node}: {what.reason}",
+                instance=what.subject,
+                reason=what.reason,
+            )
+            step(what)
+
+        procedure = HandOverProcedure(
+            clock=self._world.clock,
+            wall=self._world.wall,
+            probe=self._world.probe,
+            broker=self._world.broker,
+            send=lambda message: self._processes.send("speaker", message),
+            statuses=self._instances,
+            step=tell,
+        )
+        return await procedure.run(self._standing.config.instances, request.instances, force=request.force)
+
+    async def _instances(self) -> tuple[InstanceStatus, ...]:
+        await self._survey.ask("speaker")
+        return self._survey.instances
+
+    def _resume(self, request: Resume) -> Answer:
+        known = [each.name for each in self._standing.config.instances]
+        unknown = [name for name in request.instances if name not in known]
+        if unknown:
+            remedy = f"there are: {', '.join(known) or 'none'}"
+            return Answer(ok=False, exit_code=1, message=f"no instance is called {unknown[0]}", remedy=remedy)
+        chosen = ", ".join(each for each in self._standing.yielded if each in (request.instances or known))
+        if not chosen:
+            return Answer(ok=True, message="no instance was handed over: nothing to resume")
+        self._processes.send("speaker", ResumeSpeaker(instances=request.instances))
+        self._chronicle.note("info", "resumed", f"resumed: {chosen}", instances=chosen)
+        return Answer(ok=True, message=f"resumed: {chosen}")
+
+    async def _swap(self) -> Answer:
+        if not self._processes.running("checker"):
+            return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
+        program = await self._world.builder.compile(self._standing.config)
+        problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
+        if problem:
+            return Answer(ok=False, exit_code=1, message=f"not swapped: {problem}")
+        self._standing.program = program
+        self._chronicle.clear_alarm("forwarder/not-built", "built and swapped in")
+        self._chronicle.note("info", "program_swapped", "forwarder program swapped", program=program)
+        return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
+
+    # -- MQTT's snapshot
+
+    def _changed(self) -> None:
+        if self._snapshot_timer is None and self._world.broker.state != "off" and not self._stopping.is_set():
+            self._snapshot_timer = asyncio.get_running_loop().call_later(SNAPSHOT_PAUSE_S, self._snapshot)
+
+    def _snapshot(self) -> None:
+        self._snapshot_timer = None
+        self._spawn(self._publish())
+
+    async def _publish(self) -> None:
+        self._world.broker.publish_status(await self.status())
+
+    async def _publish_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(SNAPSHOT_PERIOD_S)
+            self._changed()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._reap)
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._world.log.log("error", "bug", reason=repr(problem))

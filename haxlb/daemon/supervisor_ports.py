@@ -1,0 +1,194 @@
+"""What the supervisor may ask of the outside world; `haxlb.linux` holds the adapters.
+
+Synchronous calls return at once and raise nothing but HostError; coroutines may take their time and can be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from haxlb.daemon.messages import GarpFrame, Message
+from haxlb.daemon.ports import ClockPort
+from haxlb.model.addresses import Vip
+from haxlb.model.errors import ConfigError
+from haxlb.model.facts import Fact
+from haxlb.model.node import MqttSettings, NodeConfig, VrrpInstance
+from haxlb.model.status import NodeStatus
+from haxlb.splitbrain.claimant import PublishClaim
+
+Findings = tuple[dict[str, Any], ...]
+"""Diagnostics as in `haxlb check --json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A configuration file that can be used, with what was said about it."""
+
+    config: NodeConfig
+    report: str = ""
+    """Warnings and notes, rendered as `haxlb check` does."""
+    findings: Findings = ()
+    """The same for programs."""
+
+
+class RefusedConfig(ConfigError):
+    """A configuration file that cannot be used: nothing of it was taken."""
+
+    def __init__(self, message: str, *, report: str = "", findings: Findings = ()) -> None:
+        super().__init__(message)
+        self.report = report
+        """Every complaint, rendered as `haxlb check` does."""
+        self.findings = findings
+        """The same for programs."""
+
+
+class WallClockPort(Protocol):
+    """The time of day, for what people read; decisions are made by the monotonic clock."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+
+class ConfigPort(Protocol):
+    """The configuration file."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        ...
+
+    async def load(self) -> Loaded:
+        """Read it again, check it against this host. Raises RefusedConfig."""
+        ...
+
+
+class ChildrenPort(Protocol):
+    """The speaker and the checker; what they say comes in through the supervisor's `on_message` and `on_exit`."""
+
+    def start(self, name: str) -> int:
+        """Start the process called `speaker` or `checker` and return its pid. Raises HostError."""
+        ...
+
+    def send(self, name: str, message: Message) -> None:
+        """Send to a running process; nothing happens when there is none."""
+        ...
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; `on_exit` follows."""
+        ...
+
+
+class BuilderPort(Protocol):
+    """Short-lived processes that build what the daemons use."""
+
+    async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
+        """Gratuitous ARP frames for all VIPs. Raises HostError."""
+        ...
+
+    async def compile(self, config: NodeConfig) -> str:
+        """Compile, verify and pin the forwarder; the path of the pinned program. Raises HostError."""
+        ...
+
+    def attached(self, config: NodeConfig) -> bool:
+        """Whether a forwarder of an earlier run is still attached for this configuration."""
+        ...
+
+    def excess(self, config: NodeConfig) -> str:
+        """What of `config` the tables that were built have no room for; empty when all fits."""
+        ...
+
+
+class BequestPort(Protocol):
+    """What is left to do for a speaker that has died."""
+
+    def prepare(self, instances: Iterable[VrrpInstance]) -> None:
+        """Build the datagrams beforehand: on the day there must be nothing left to import or compute."""
+        ...
+
+    def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
+        """Send priority 0 for the instances of these names, then take the VIPs of all instances off.
+
+        Returns what went wrong, one sentence each.
+        """
+        ...
+
+
+class LogPort(Protocol):
+    """The log."""
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """Write one line: debug, info, warning or error; `event` is a stable snake_case name."""
+        ...
+
+
+class BrokerPort(Protocol):
+    """MQTT. What others say there comes in through the supervisor's `on_fact`."""
+
+    def configure(self, settings: MqttSettings | None, node: str) -> None:
+        """Use this broker under this name, or none."""
+        ...
+
+    def publish(self, fact: Fact) -> None:
+        """An event, and the retained topics that follow from it. Never blocks; the oldest waiting event is lost."""
+        ...
+
+    def claim(self, claim: PublishClaim) -> None:
+        """The retained claim of a VRID; also repeated ones are published. Never blocks."""
+        ...
+
+    def publish_status(self, status: NodeStatus) -> None:
+        """The retained snapshot. Never blocks."""
+        ...
+
+    def evidence(self, vrid: int) -> str:
+        """A sentence that names a living peer for this VRID, empty when MQTT knows of none."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """`off`, `connected`, or why not."""
+        ...
+
+    async def close(self) -> None:
+        """Say offline and leave; gives up after a second."""
+        ...
+
+
+class PeerProbePort(Protocol):
+    """Looks for another director that does not speak: a VRRP backup is silent."""
+
+    async def probe(self, instance: VrrpInstance, heard: tuple[str, ...]) -> str:
+        """A sentence that says how a peer showed that it lives, empty when none did; takes at most a second.
+
+        `heard` holds addresses from which adverts for this VRID came at some time.
+        """
+        ...
+
+
+class VipWatchPort(Protocol):
+    """Asks the network for others that answer ARP for our VIPs; comes in as ForeignMacHeard."""
+
+    def watch(self, vips: Iterable[Vip]) -> None:
+        """Watch exactly these from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All ports of a supervisor."""
+
+    clock: ClockPort
+    wall: WallClockPort
+    config: ConfigPort
+    children: ChildrenPort
+    builder: BuilderPort
+    bequest: BequestPort
+    log: LogPort
+    broker: BrokerPort
+    probe: PeerProbePort
+    vip_watch: VipWatchPort
+    bpf_directory: str = field(default="")
+    """Where the data plane is pinned."""
