@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import (
     AddressPort,
@@ -24,8 +23,9 @@ from haxlb.daemon.ports import (
     WakePort,
 )
 from haxlb.daemon.speaker_member import Member, datagrams, resignation, vrid_of
+from haxlb.daemon.speaker_throttle import Throttle
 from haxlb.daemon.speaker_vips import VipKeeper
-from haxlb.model.errors import Bug, PeerError
+from haxlb.model.errors import Bug, HostError, PeerError
 from haxlb.model.facts import AdvertRejected
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
@@ -49,9 +49,8 @@ from haxlb.vrrp.inputs import (
 __all__ = ["Speaker", "datagrams", "resignation"]
 
 _TIMER_EXPIRED = TimerExpired()
-_REJECTION_PAUSE_US = SECOND_US
-_MAX_REJECTIONS = 256
-"""Pairs of reason and source whose last report is remembered."""
+_ODDITY_PAUSE_US = 3600 * SECOND_US
+"""For what harms nobody and goes on for as long as it is configured so."""
 
 
 class Speaker:
@@ -77,11 +76,12 @@ class Speaker:
         self._notify = notify
         self._reports = reports
         self._members: dict[tuple[str, int], Member] = {}
-        self._vips = VipKeeper(addresses=addresses, announcer=announcer, reports=reports, masters=self._masters)
+        self._vips = VipKeeper(addresses=addresses, announcer=announcer, reports=reports)
         self._timetable: list[tuple[int, int, Member]] = []
         self._woken_at: int | None = None
         self._serial = 0
-        self._rejections: dict[tuple[str | None, str, IPv4Address], int] = {}
+        self._rejections = Throttle(SECOND_US)
+        self._oddities = Throttle(_ODDITY_PAUSE_US)
 
     # -- orders
 
@@ -105,7 +105,11 @@ class Speaker:
                 member.retune(wanted[key])
                 what = Reconfigure(instance=wanted[key])
                 todo.append((member, member.router.handle(what, self._time_for(member, now))))
-        # Executed only now: an address that moves to another instance must not be taken off after it was put on.
+        # An address that moves from one instance to another stays on: claimed by the one before the other lets it go.
+        for member, effects in todo:
+            for effect in effects:
+                if isinstance(effect, AddVips):
+                    self._vips.claim(member.instance, effect.vips)
         for member, effects in todo:
             self._execute(member, effects)
             self._enlist(member)
@@ -133,9 +137,9 @@ class Speaker:
 
     def reannounce(self, interface: str) -> None:
         """Announce at once what is held on this interface: its link-layer address has changed."""
-        for instance in self._masters():
-            vips = tuple(vip for vip in instance.vips if vip.interface == interface)
-            if vips:
+        for member in self._members.values():
+            vips = tuple(vip for vip in member.instance.vips if vip.interface == interface)
+            if vips and member.router.role is Role.MASTER:
                 self._announcer.announce(vips)
 
     # -- what the world says
@@ -193,8 +197,11 @@ class Speaker:
     def _start(self, member: Member, now: int) -> None:
         # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
         self._vips.remove(member.instance, member.instance.vips, now)
-        link = self._links.link(member.instance.interface)
-        self._execute(member, member.router.handle(member.link_input(link), now))
+        try:
+            link = self._links.link(member.instance.interface)
+        except HostError:
+            link = None  # FAULT, until on_link says that it is there
+        self._tell(member, member.link_input(link), now)
         self._tell(member, Start(), now)
 
     def _order(self, names: Iterable[str], what: HandOver | Resume) -> tuple[str, ...]:
@@ -211,15 +218,17 @@ class Speaker:
         try:
             member = self._members.get((datagram.interface, vrid_of(datagram)))
             if member is None:
+                detail = f"no instance on {datagram.interface} has virtual_router_id {vrid_of(datagram)}"
+                self._reject(None, datagram, PeerError("unknown_vrid", detail), self._oddities, now)
                 return
             heard = member.hear(datagram)
         except PeerError as problem:
-            self._reject(member, datagram, problem.reason, problem.message, now)
+            self._reject(member, datagram, problem, self._rejections, now)
             return
         if heard is None:
             return
         if heard.oddity:
-            self._reject(member, datagram, "addr_list_err", heard.oddity, now)
+            self._reject(member, datagram, PeerError("addr_list_err", heard.oddity), self._oddities, now)
         self._tell(member, heard.what, now)
 
     def _tell(self, member: Member, what: Input, now: int) -> None:
@@ -258,25 +267,18 @@ class Speaker:
         if scripts.any:
             self._notify.run(instance.name, (*scripts.any, "INSTANCE", instance.name, state, str(instance.priority)))
 
-    def _reject(self, member: Member | None, datagram: Datagram, reason: str, detail: str, now: int) -> None:
+    def _reject(
+        self, member: Member | None, datagram: Datagram, problem: PeerError, throttle: Throttle, now: int
+    ) -> None:
+        name = None
         if member is not None:
-            member.reject(reason)
-        name = None if member is None else member.instance.name
-        key = (name, reason, datagram.source)
-        last = self._rejections.get(key)
-        if last is not None and now - last < _REJECTION_PAUSE_US:
-            return
-        if last is None and len(self._rejections) >= _MAX_REJECTIONS:
-            self._rejections = {k: at for k, at in self._rejections.items() if now - at < _REJECTION_PAUSE_US}
-            if len(self._rejections) >= _MAX_REJECTIONS:
-                return
-        self._rejections[key] = now
-        self._reports.report(
-            AdvertRejected(instance=name, address=datagram.source, reason=reason, detail=detail, at_us=now)
-        )
-
-    def _masters(self) -> list[VrrpInstance]:
-        return [each.instance for each in self._members.values() if each.router.role is Role.MASTER]
+            member.reject(problem.reason)
+            name = member.instance.name
+        if throttle.passes((name, problem.reason, datagram.source), now):
+            fact = AdvertRejected(
+                instance=name, address=datagram.source, reason=problem.reason, detail=problem.message, at_us=now
+            )
+            self._reports.report(fact)
 
     def _enlist(self, member: Member) -> None:
         """Keep the timetable no later than the router's deadline; a later one is found when the earlier has passed."""

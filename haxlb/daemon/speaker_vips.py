@@ -2,64 +2,64 @@
 
 A refusal never changes a role: the instance stays MASTER, an alarm says what is wrong, and it is tried again each
 second until it works. An address that could not be taken off is the worse case: it is remembered until it is off.
+An address that two instances hold, or that a reload moves from one to the other, is taken off by the last one only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import AddressPort, AnnouncePort, ReportPort
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.vrrp.changes import place
 
 _RETRY_US = SECOND_US
 
 Key = tuple[str, int]
+Place = tuple[IPv4Address, str]
 
 
 class VipKeeper:
-    """Executes AddVips and RemoveVips for all instances of a node; `masters` tells who is MASTER now."""
+    """Executes AddVips and RemoveVips for all instances of a node."""
 
-    def __init__(
-        self,
-        *,
-        addresses: AddressPort,
-        announcer: AnnouncePort,
-        reports: ReportPort,
-        masters: Callable[[], list[VrrpInstance]],
-    ) -> None:
+    def __init__(self, *, addresses: AddressPort, announcer: AnnouncePort, reports: ReportPort) -> None:
         self._addresses = addresses
         self._announcer = announcer
         self._reports = reports
-        self._masters = masters
-        self._lacking: dict[Key, None] = {}
-        """Instances whose addresses the kernel refused."""
+        self._holders: dict[Place, set[Key]] = {}
+        self._refused: dict[Vip, Key] = {}
+        """The kernel did not take them."""
         self._left: dict[Vip, Key] = {}
-        """Addresses that the kernel did not let go."""
+        """The kernel did not let them go."""
         self._alarms: dict[Key, str] = {}
         self.retry_at: int | None = None
         """When `retry` wants to be called, monotonic µs."""
 
+    def claim(self, instance: VrrpInstance, vips: tuple[Vip, ...]) -> None:
+        """The instance holds these, or is about to: no other instance's removal takes them off."""
+        for vip in vips:
+            self._holders.setdefault(place(vip), set()).add(instance.key)
+
     def add(self, instance: VrrpInstance, vips: tuple[Vip, ...], now: int) -> None:
         """Put on; a refusal raises an alarm and is tried again."""
+        self.claim(instance, vips)
         for vip in vips:
             self._left.pop(vip, None)
         try:
             self._addresses.add(vips)
         except HostError as problem:
-            self._lacking[instance.key] = None
+            self._refused.update(dict.fromkeys(vips, instance.key))
             self._failed(instance, f"{_names(vips)} cannot be put on", problem, now)
         self._settle(now)
 
     def remove(self, instance: VrrpInstance, vips: tuple[Vip, ...], now: int) -> None:
-        """Take off, but for what a MASTER of ours holds."""
-        masters = self._masters()
-        held = {vip for master in masters for vip in master.vips}
-        unheld = tuple(vip for vip in vips if vip not in held)
-        if all(master.key != instance.key for master in masters):
-            self._lacking.pop(instance.key, None)
+        """Take off what no other instance of ours holds."""
+        for vip in vips:
+            self._refused.pop(vip, None)
+        unheld = tuple(vip for vip in vips if self._release(vip, instance.key))
         if unheld:
             try:
                 self._addresses.remove(unheld)
@@ -72,31 +72,38 @@ class VipKeeper:
         """Try again what failed, if it is time; what comes on at last is announced."""
         if self.retry_at is None or now < self.retry_at:
             return
-        self.retry_at = None
-        left, self._left = self._left, {}
-        owners = {key: tuple(vip for vip, owner in left.items() if owner == key) for key in left.values()}
-        held = {vip for master in self._masters() for vip in master.vips}
-        for key, vips in owners.items():
-            unheld = tuple(vip for vip in vips if vip not in held)
+        for vip in [each for each in self._left if place(each) in self._holders]:
+            del self._left[vip]
+        for vip in list(self._left):
             try:
-                self._addresses.remove(unheld)
+                self._addresses.remove((vip,))
             except HostError:
-                self._left.update(dict.fromkeys(unheld, key))
-        for master in self._masters():
-            if master.key in self._lacking:
-                try:
-                    self._addresses.add(master.vips)
-                except HostError:
-                    continue
-                del self._lacking[master.key]
-                self._announcer.announce(master.vips)
-        if self._lacking or self._left:
-            self.retry_at = now + _RETRY_US
+                continue
+            del self._left[vip]
+        for vip in list(self._refused):
+            try:
+                self._addresses.add((vip,))
+            except HostError:
+                continue
+            del self._refused[vip]
+            self._announcer.announce((vip,))
+        self.retry_at = now + _RETRY_US if self._refused or self._left else None
         self._settle(now)
 
     def stop(self) -> None:
         """Nothing is tried again."""
         self.retry_at = None
+
+    def _release(self, vip: Vip, key: Key) -> bool:
+        """Whether nobody holds the address when this instance lets it go."""
+        holders = self._holders.get(place(vip))
+        if holders is None:
+            return True
+        holders.discard(key)
+        if holders:
+            return False
+        del self._holders[place(vip)]
+        return True
 
     def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
         self.retry_at = now + _RETRY_US
@@ -107,7 +114,7 @@ class VipKeeper:
             AlarmRaised(
                 key=alarm,
                 severity="critical",
-                summary=f"{instance.name}: {what} {instance.interface}",
+                summary=f"{instance.name}: {what}",
                 evidence=(str(problem),),
                 at_us=now,
             )
@@ -117,7 +124,7 @@ class VipKeeper:
         """Clear the alarms of what works again."""
         if not self._alarms:
             return
-        troubled = {*self._lacking, *self._left.values()}
+        troubled = {*self._refused.values(), *self._left.values()}
         for key in [each for each in self._alarms if each not in troubled]:
             fact = AlarmCleared(key=self._alarms.pop(key), reason="the kernel has the addresses as wanted", at_us=now)
             self._reports.report(fact)

@@ -19,7 +19,9 @@ class Event(Enum):
     START_OWNER = "start, priority 255"
     START_UNUSABLE = "start, interface unusable"
     MASTER_DOWN = "master_down_interval over"
+    OVERSLEPT = "timer late: listen once more"
     ADVERT_DUE = "advert interval over"
+    STALLED = "advert later than master_down_interval, nopreempt"
     ADVERT_ACCEPTED = "advert of the MASTER"
     ADVERT_HIGHER = "advert of higher priority"
     ADVERT_LOWER = "advert of lower priority"
@@ -35,6 +37,7 @@ TRANSITIONS: dict[tuple[Role, Event], Role] = {
     (Role.INIT, Event.START_OWNER): Role.MASTER,
     (Role.INIT, Event.START_UNUSABLE): Role.FAULT,
     (Role.BACKUP, Event.MASTER_DOWN): Role.MASTER,
+    (Role.BACKUP, Event.OVERSLEPT): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_ACCEPTED): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_LOWER): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_RESIGNED): Role.BACKUP,
@@ -42,6 +45,7 @@ TRANSITIONS: dict[tuple[Role, Event], Role] = {
     (Role.BACKUP, Event.LINK_LOST): Role.FAULT,
     (Role.BACKUP, Event.SHUTDOWN): Role.INIT,
     (Role.MASTER, Event.ADVERT_DUE): Role.MASTER,
+    (Role.MASTER, Event.STALLED): Role.BACKUP,
     (Role.MASTER, Event.ADVERT_HIGHER): Role.BACKUP,
     (Role.MASTER, Event.ADVERT_LOWER): Role.MASTER,
     (Role.MASTER, Event.ADVERT_RESIGNED): Role.MASTER,
