@@ -19,6 +19,7 @@ check: .venv/.done ## ruff, mypy --strict, import-linter
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	MYPYPATH=deploy .venv/bin/mypy -p demo -m lab
 	.venv/bin/lint-imports
 
 fmt: .venv/.done ## format and fix what can be fixed

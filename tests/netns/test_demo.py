@@ -1,0 +1,82 @@
+"""The demo's stage: it leaves nothing behind, however it ends."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from demo.stage import PREFIX, Stage, wait_for
+
+from haxlb.model.errors import HostError
+
+pytestmark = pytest.mark.netns
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DIRECTORY = Path("/run/haxlb-demo")
+
+
+def left_over() -> list[str]:
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(DIRECTORY) in line]
+    processes = [
+        path.name
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if str(DIRECTORY).encode() in (path.read_bytes() if path.exists() else b"")
+    ]
+    namespaces = [path.name for path in Path("/run/netns").glob(f"{PREFIX}-*")]
+    return [*mounts, *processes, *namespaces, *([str(DIRECTORY)] if DIRECTORY.exists() else [])]
+
+
+def fail_on(stage: Stage) -> None:
+    for server in stage.web_servers:
+        server.start()
+    assert left_over()
+    raise ZeroDivisionError
+
+
+def test_a_stage_removes_what_it_made_also_after_an_error():
+    with pytest.raises(ZeroDivisionError), Stage() as stage:
+        fail_on(stage)
+    assert left_over() == []
+
+
+def test_two_demos_at_once_are_refused_and_the_first_one_stays():
+    with Stage() as stage:
+        with pytest.raises(HostError, match="another demo"):
+            Stage().__enter__()
+        assert stage.client.run("true").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_cleans_up(number):
+    demo = subprocess.Popen([sys.executable, str(DEPLOY / "demo" / "run.py")], stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
+        demo.send_signal(number)
+        _, said = demo.communicate(timeout=30)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130, said
+    assert left_over() == []
+
+
+def test_the_next_demo_removes_what_a_killed_one_has_left():
+    demo = subprocess.Popen([sys.executable, str(DEPLOY / "demo" / "run.py")], stderr=subprocess.DEVNULL)
+    wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
+    demo.kill()
+    demo.wait()
+    assert left_over()
+    with Stage():
+        pass
+    assert left_over() == []
+
+
+def test_without_root_one_line_says_so():
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, str(DEPLOY / "demo" / "run.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (77, "", 1)
+    assert "root" in done.stderr
