@@ -1,0 +1,207 @@
+"""LinkPort: interfaces as they are now, and a netlink monitor that says when one of them changes."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address
+from typing import Any
+
+from haxlb.daemon.ports import Link
+from haxlb.linux.log import Log
+from haxlb.linux.rtnetlink import (
+    IFA_LOCAL,
+    IFLA_IFNAME,
+    NLM_F_DUMP,
+    RTM_DELADDR,
+    RTM_DELLINK,
+    RTM_GETADDR,
+    RTM_GETLINK,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTMGRP_IPV4_IFADDR,
+    RTMGRP_LINK,
+    Rtnetlink,
+    attribute,
+    encode,
+    split,
+)
+
+_IFF_UP = 0x1
+_IFF_RUNNING = 0x40
+_IFA_F_SECONDARY = 0x1
+_IFINFOMSG = struct.Struct("=BxHiII")
+_IFADDRMSG = struct.Struct("=BBBBI")
+_HEADER_SIZE = 16
+_SO_RCVBUFFORCE = 33
+
+
+class Links:
+    """The watched interfaces; `link` asks the kernel, `known` remembers the last answer."""
+
+    def __init__(self, rtnetlink: Rtnetlink) -> None:
+        self._rtnetlink = rtnetlink
+        self._known: dict[str, Link | None] = {}
+        self._indices: dict[str, int] = {}
+        self._vips: frozenset[IPv4Address] = frozenset()
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Names of the watched interfaces."""
+        return tuple(self._known)
+
+    def watch(self, interfaces: Iterable[str], vips: Iterable[IPv4Address]) -> None:
+        """Watch exactly these, and never take one of our VIPs for an interface's own address."""
+        self._vips = frozenset(vips)
+        self._known = dict.fromkeys(interfaces)
+        self._indices.clear()
+        for interface in self._known:
+            self.link(interface)
+
+    def link(self, interface: str) -> Link | None:
+        """The interface as it is now, None when there is none of that name."""
+        found = self._ask(interface)
+        link, index = found or (None, None)
+        if interface in self._known:
+            self._known[interface] = link
+            if index is None:
+                self._indices.pop(interface, None)
+            else:
+                self._indices[interface] = index
+        return link
+
+    def known(self, interface: str) -> Link | None:
+        """The interface as it was when last asked for; no system call."""
+        return self._known.get(interface)
+
+    def index(self, interface: str) -> int | None:
+        """Index of the interface as last known, None when it does not exist."""
+        return self._indices.get(interface)
+
+    @property
+    def indices(self) -> dict[str, int]:
+        """Index of every watched interface that exists."""
+        return dict(self._indices)
+
+    def mac(self, interface: str) -> str | None:
+        """MAC of the interface as last known."""
+        link = self._known.get(interface)
+        return link.mac if link else None
+
+    def name(self, index: int) -> str | None:
+        """Name of the watched interface that has this index."""
+        return next((name for name, each in self._indices.items() if each == index), None)
+
+    def _ask(self, interface: str) -> tuple[Link, int] | None:
+        from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+        request = ifinfmsg()
+        request["attrs"] = [("IFLA_IFNAME", interface)]
+        try:
+            answer = self._rtnetlink.get(encode(request, RTM_GETLINK, 0))
+        except OSError as problem:
+            # ERANGE and EINVAL: a name that no interface can have.
+            if problem.errno in (errno.ENODEV, errno.ERANGE, errno.EINVAL):
+                return None
+            raise
+        message: Any = ifinfmsg(answer[0])
+        message.decode()
+        index: int = message["index"]
+        flags = message["flags"]
+        link = Link(
+            interface=interface,
+            up=bool(flags & _IFF_UP and flags & _IFF_RUNNING),
+            mac=message.get_attr("IFLA_ADDRESS") or "",
+            address=self._primary_address(index),
+            mtu=message.get_attr("IFLA_MTU"),
+        )
+        return link, index
+
+    def _primary_address(self, index: int) -> IPv4Address | None:
+        from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+
+        request = ifaddrmsg()
+        request["family"] = socket.AF_INET
+        request["index"] = index
+        try:
+            answers = self._rtnetlink.get(encode(request, RTM_GETADDR, NLM_F_DUMP))
+        except OSError as problem:
+            if problem.errno == errno.ENODEV:  # it went away since the link was asked for
+                return None
+            raise
+        for answer in answers:
+            _, _, flags, _, owner = _IFADDRMSG.unpack_from(answer, _HEADER_SIZE)
+            local = attribute(answer, _IFADDRMSG.size, IFA_LOCAL)
+            if owner != index or local is None or flags & _IFA_F_SECONDARY:
+                continue
+            address = IPv4Address(local)
+            if address not in self._vips:
+                return address
+        return None
+
+
+class LinkMonitor:
+    """Calls `on_change(interface)` from the running loop when a watched interface or its addresses may have changed.
+
+    Address changes that `links`' own rtnetlink socket asked for are left out: the VIPs are renewed all the time.
+    """
+
+    def __init__(self, links: Links, rtnetlink: Rtnetlink, on_change: Callable[[str], None], log: Log) -> None:
+        self._links = links
+        self._own_port = rtnetlink.port
+        self._on_change = on_change
+        self._log = log
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._socket.setblocking(False)
+        self._enlarge_buffer()
+        self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR))
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket.fileno(), self._readable)
+        self.resyncs = 0
+        """How often the kernel had more events than the socket could hold."""
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+
+    def _enlarge_buffer(self) -> None:
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 1 << 20)
+        except OSError:  # without CAP_NET_ADMIN the default must do; an overrun is handled
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+
+    def _readable(self) -> None:
+        changed: dict[str, None] = {}
+        while True:
+            try:
+                datagram = self._socket.recv(1 << 16)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as problem:
+                if problem.errno != errno.ENOBUFS:
+                    raise
+                self.resyncs += 1
+                self._log("info", "link_events_lost", detail="all interfaces are looked at anew", resyncs=self.resyncs)
+                changed.update(dict.fromkeys(self._links.watched))
+                continue
+            for kind, port, message in split(datagram):
+                interface = self._interface(kind, port, message)
+                if interface:
+                    changed[interface] = None
+        for interface in changed:
+            self._on_change(interface)
+
+    def _interface(self, kind: int, port: int, message: bytes) -> str | None:
+        """The watched interface that an event is about, None when it is about none of them."""
+        if kind in (RTM_NEWADDR, RTM_DELADDR) and port != self._own_port:
+            return self._links.name(_IFADDRMSG.unpack_from(message, _HEADER_SIZE)[4])
+        if kind in (RTM_NEWLINK, RTM_DELLINK):
+            # By index too: a rename carries the new name only.
+            former = self._links.name(_IFINFOMSG.unpack_from(message, _HEADER_SIZE)[2])
+            name = (attribute(message, _IFINFOMSG.size, IFLA_IFNAME) or b"").rstrip(b"\0").decode(errors="replace")
+            return former or (name if name in self._links.watched else None)
+        return None

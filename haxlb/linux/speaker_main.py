@@ -1,0 +1,285 @@
+"""The speaker process: `python -m haxlb.linux.speaker_main --fd N`, started by the supervisor.
+
+Gives the loop-agnostic `Speaker` its real adapters and drives it from asyncio. It ends in order (addresses off,
+priority 0, scripts) on `Stop`, on SIGTERM, and when the pipe closes: a speaker without a supervisor would hold VIPs
+that nobody can take from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from haxlb.daemon.messages import (
+    AskStatus,
+    ConfigureSpeaker,
+    GarpFrame,
+    HandOver,
+    Happened,
+    LinkAltered,
+    Message,
+    Ready,
+    Resume,
+    SpeakerStatus,
+    Stop,
+)
+from haxlb.daemon.ports import Link
+from haxlb.daemon.speaker import Speaker
+from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
+from haxlb.linux.adverts import AdvertSockets
+from haxlb.linux.announcer import Announcer
+from haxlb.linux.links import LinkMonitor, Links
+from haxlb.linux.log import Complaints
+from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.pipe import Pipe
+from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_memory
+from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
+from haxlb.model.errors import Bug, HostError
+from haxlb.model.facts import Fact, RoleChanged
+from haxlb.model.node import VrrpInstance
+
+SCRIPTS_TIMEOUT_S = 3.0
+"""How long the scripts of a stop may take; keepalived gives them about one second."""
+FLUSH_TIMEOUT_S = 1.0
+RESTORE_PAUSE_US = 100_000
+"""Between two renewals that foreign address changes cause."""
+
+
+class SpeakerProcess:
+    """The wiring. Raises HostError where a capability is missing."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._clock = MonotonicClock()
+        self._complaints = Complaints(pipe.log, self._clock)
+        self._rtnetlink = Rtnetlink()
+        self._links = Links(self._rtnetlink)
+        self._addresses = Addresses(self._rtnetlink, self._links.index)
+        self._adverts = AdvertSockets(self._clock, self._complaints)
+        self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
+        self._notify = ScriptRunner(pipe.log)
+        self._wake = TimerfdWake(self._on_wake)
+        self._monitor = LinkMonitor(self._links, self._rtnetlink, self._on_change, pipe.log)
+        self._speaker = Speaker(
+            clock=self._clock,
+            wake=self._wake,
+            adverts=self._adverts,
+            addresses=self._addresses,
+            announcer=self._announcer,
+            links=self._links,
+            notify=self._notify,
+            reports=self,
+        )
+        self._instances: tuple[VrrpInstance, ...] = ()
+        self._watched_sockets: set[int] = set()
+        self._status_due = False
+        self._frozen = False
+        self._renewed_at = 0
+        self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+
+    # -- orders of the supervisor
+
+    def handle(self, message: Message) -> None:
+        """Carry out one message and answer it."""
+        if isinstance(message, ConfigureSpeaker):
+            self._configure(message.instances, message.garp_frames)
+        elif isinstance(message, HandOver):
+            self._speaker.hand_over(message.instances, message.reason)
+            self._send_status()
+        elif isinstance(message, Resume):
+            self._speaker.resume(message.instances)
+            self._send_status()
+        elif isinstance(message, AskStatus):
+            self._send_status(message.ticket)
+        else:
+            self._pipe.log("warning", "message_not_for_the_speaker", message=type(message).__name__)
+
+    async def leave(self, reason: str) -> None:
+        """Hand over, let the scripts run, deliver what is still to be said."""
+        self._renewal.cancel()
+        self._speaker.stop(reason)
+        self._send_status()
+        await self._notify.finish(SCRIPTS_TIMEOUT_S)
+        await self._pipe.drained(FLUSH_TIMEOUT_S)
+        self._monitor.close()
+        self._wake.close()
+        for fd in self._watched_sockets:
+            self._loop.remove_reader(fd)
+        self._adverts.close()
+        self._announcer.close()
+        self._rtnetlink.close()
+        self._pipe.close()
+
+    def _configure(self, instances: tuple[VrrpInstance, ...], frames: tuple[GarpFrame, ...]) -> None:
+        self._instances = instances
+        self._announcer.take(frames)
+        interfaces = [each.interface for each in instances]
+        vips = [vip for each in instances for vip in each.vips]
+        self._links.watch([*interfaces, *(vip.interface for vip in vips)], [vip.address for vip in vips])
+        problem = self._apply()
+        if not self._frozen:
+            freeze_collector()
+            self._frozen = True
+        self._pipe.send(Ready(of=ConfigureSpeaker.__name__, problem=problem))
+        self._send_status()
+
+    def _apply(self) -> str:
+        """Make sockets, addresses and the speaker follow the configuration and the interfaces there are."""
+        names = self._links.watched
+        sources = {name: link.address if (link := self._links.known(name)) else None for name in names}
+        deaf = self._adverts.configure(self._instances, self._links.indices, sources)
+        self._watch_sockets()
+        self._addresses.prepare(vip for each in self._instances for vip in each.vips)
+        self._speaker.configure(each for each in self._instances if each.key not in deaf)
+        return "; ".join(dict.fromkeys(str(problem) for problem in deaf.values()))
+
+    # -- what the world says
+
+    def report(self, fact: Fact) -> None:
+        """ReportPort: facts go to the supervisor, and the status follows each change of a role."""
+        self._pipe.send(Happened(fact=fact))
+        if isinstance(fact, RoleChanged) and not self._status_due:
+            self._status_due = True
+            self._loop.call_soon(self._send_status)
+
+    def _on_wake(self) -> None:
+        self._speaker.on_wake()
+
+    def _watch_sockets(self) -> None:
+        # Closing a socket has already taken it out of epoll; the loop's own record must go, too, before its
+        # number is given to another one.
+        present = {each.fileno() for each in self._adverts.sockets}
+        for fd in self._watched_sockets:
+            self._loop.remove_reader(fd)
+        for fd in present:
+            self._loop.add_reader(fd, self._on_readable)
+        self._watched_sockets = present
+
+    def _on_readable(self) -> None:
+        for datagram in self._adverts.receive():
+            self._speaker.on_datagram(datagram)
+
+    def _on_change(self, interface: str) -> None:
+        """An interface, or an address that was not put there by us, has changed."""
+        before, index_before = self._links.known(interface), self._links.index(interface)
+        link = self._links.link(interface)
+        if self._links.index(interface) != index_before:
+            self._pipe.log("warning", "interface_appeared" if link else "interface_vanished", interface=interface)
+        if link != before:
+            problem = self._apply()
+            if problem:
+                self._pipe.log("error", "instance_not_run", reason=problem)
+            # A VIP on a vanished interface is gone with it; the instance learns that its link is down.
+            self._speaker.on_link(link or Link(interface=interface, up=False, mac="", address=None))
+        if link and before and link.mac != before.mac:
+            self._announcer.inspect(interface)
+            self._speaker.reannounce(interface)
+        # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, but not in a fight.
+        if self._clock.now() >= self._renewed_at + RESTORE_PAUSE_US:
+            self._renew_now()
+
+    def _renew(self) -> None:
+        self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+        # A process that was stalled may have lost its role meanwhile: what has arrived comes first.
+        self._speaker.on_wake()
+        self._renew_now()
+
+    def _renew_now(self) -> None:
+        self._renewed_at = self._clock.now()
+        try:
+            self._addresses.renew()
+        except HostError as problem:
+            self._complaints.complain("vip_not_renewed", reason=problem)
+
+    def _report_stale(self, interface: str, mac: str) -> None:
+        self._pipe.send(LinkAltered(interface=interface, mac=mac))
+
+    def _send_status(self, ticket: int = 0) -> None:
+        if ticket == 0:
+            self._status_due = False
+        self._pipe.send(SpeakerStatus(ticket=ticket, instances=self._speaker.status(time.time_ns() // 1000)))
+
+
+async def serve(fd: int) -> int:
+    """Run until told to leave; the exit code."""
+    pipe = Pipe(fd)
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[str] = loop.create_future()
+
+    def end(reason: str) -> None:
+        if not ending.done():
+            ending.set_result(reason)
+
+    loop.set_exception_handler(_crash(pipe))
+    loop.add_signal_handler(signal.SIGTERM, end, "SIGTERM")
+    # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    enter_realtime_class(pipe.log)
+    lock_memory(pipe.log)
+    try:
+        process = SpeakerProcess(pipe)
+    except HostError as problem:
+        pipe.send(Ready(of=ConfigureSpeaker.__name__, problem=str(problem)))
+        await pipe.drained(FLUSH_TIMEOUT_S)
+        pipe.close()
+        return problem.exit_code
+    taking = asyncio.create_task(_take(pipe, process.handle, end))
+    taking.add_done_callback(_raise)
+    reason = await ending
+    taking.cancel()
+    await process.leave(reason)
+    return 0
+
+
+async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[str], None]) -> None:
+    async for message in pipe:
+        if isinstance(message, Stop):
+            end(message.reason)
+            return
+        handle(message)
+    end("the supervisor is gone")
+
+
+def _raise(task: asyncio.Task[None]) -> None:
+    """Bring a task's error to the loop's exception handler now, not when the task is collected."""
+    if not task.cancelled():
+        task.result()
+
+
+def _crash(pipe: Pipe) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """End at once: a speaker with a broken part must not go on as MASTER. The supervisor sends priority 0 for it."""
+
+    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if problem is None:
+            pipe.log("warning", "asyncio_complains", detail=context.get("message"))
+            return
+        text = "".join(traceback.format_exception(problem))
+        pipe.log("error", "speaker_crashed", traceback=text)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        os._exit(Bug.exit_code)
+
+    return handler
+
+
+def main(argv: Iterable[str] | None = None) -> int:
+    """Parse `--fd N` and run."""
+    parser = argparse.ArgumentParser(prog="haxlb.linux.speaker_main", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
+    arguments = parser.parse_args(None if argv is None else list(argv))
+    return asyncio.run(serve(arguments.fd))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""What all tests share: those that need root say so when they are skipped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+NEEDS_ROOT = ("netns", "bpf", "interop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = _why_not()
+    if not reason:
+        return
+    for item in items:
+        marks = [mark for mark in NEEDS_ROOT if item.get_closest_marker(mark)]
+        if marks:
+            item.add_marker(pytest.mark.skip(reason=f"{marks[0]} test: {reason}"))
+
+
+def _why_not() -> str:
+    if os.geteuid() != 0:
+        return "needs root (network namespaces, raw sockets, BPF): run `sudo make test`"
+    if not Path("/run/netns").exists() and not os.access("/run", os.W_OK):
+        return "needs a writable /run for network namespaces"
+    return ""

@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.daemon.messages import HandOver, Logged, Resume, Stop
+from haxlb.model.facts import AdvertRejected, RoleChanged
+from haxlb.model.node import GarpConfig, NotifyScripts, Role, VrrpInstance
+from tests.netns.standin import Ear, SpeakerHandle, addresses, eventually, vip
+
+pytestmark = pytest.mark.netns
+
+VIP = IPv4Address("10.9.0.100")
+ONE, TWO = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
+FAST = VrrpInstance(
+    name="VI_1",
+    interface="eth0",
+    vrid=51,
+    priority=150,
+    version=3,
+    advert_interval_us=100_000,
+    vips=(vip("10.9.0.100"),),
+    garp=GarpConfig(master_delay_us=300_000),
+)
+SECOND = replace(FAST, priority=100)
+
+
+def down_ms(instance: VrrpInstance) -> float:
+    """master_down_interval by the RFCs (3768: skew in fractions of a second; 9568: of the interval)."""
+    unit = 1_000_000 if instance.version == 2 else instance.advert_interval_us
+    return (3 * instance.advert_interval_us + (256 - instance.priority) * unit / 256) / 1000
+
+
+class Pair:
+    """Two directors and a client on one bridge, an ear at the client."""
+
+    def __init__(self, prefix: str) -> None:
+        self.lab = Lab(prefix)
+        self.lab.__enter__()
+        self.client = self.lab.host("cl", "10.9.0.10/24")
+        self.d1 = self.lab.host("d1", "10.9.0.1/24")
+        self.d2 = self.lab.host("d2", "10.9.0.2/24")
+        self.ear = Ear(self.client.namespace)
+        self.speakers: list[SpeakerHandle] = []
+
+    def speaker(self, host: Host, *instances: VrrpInstance) -> SpeakerHandle:
+        speaker = SpeakerHandle(host)
+        self.speakers.append(speaker)
+        if instances:
+            assert speaker.configure(*instances) == ""
+        return speaker
+
+    def close(self) -> None:
+        for speaker in self.speakers:
+            speaker.__exit__()
+        self.ear.__exit__()
+        self.lab.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair("hxsp")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def elect(pair: Pair, first: VrrpInstance = FAST, second: VrrpInstance = SECOND) -> tuple[SpeakerHandle, SpeakerHandle]:
+    """Both started; the first is MASTER with the VIP, the second has heard it."""
+    one, two = pair.speaker(pair.d1, first), pair.speaker(pair.d2, second)
+    one.becomes(Role.MASTER)
+    eventually(lambda: two.status().instances[0].peers, "the second hears the first")
+    return one, two
+
+
+def holders(pair: Pair) -> list[str]:
+    return [host.name for host in (pair.d1, pair.d2) if VIP in addresses(host)]
+
+
+MODES = {
+    "v3-multicast": {},
+    "v3-unicast": {"unicast": True},
+    "v2-multicast": {"version": 2, "advert_interval_us": 1_000_000},
+    "v2-unicast-pass": {"version": 2, "advert_interval_us": 1_000_000, "auth_pass": "s3cr3t", "unicast": True},
+}
+
+
+def both(mode: str) -> tuple[VrrpInstance, VrrpInstance]:
+    settings = dict(MODES[mode])
+    unicast = settings.pop("unicast", False)
+    first, second = replace(FAST, **settings), replace(SECOND, **settings)
+    if unicast:
+        first, second = replace(first, peers=(TWO,), source=ONE), replace(second, peers=(ONE,))
+    return first, second
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_higher_priority_is_elected_and_a_power_failure_costs_what_the_rfc_says(pair: Pair, mode: str) -> None:
+    first, second = both(mode)
+    _, two = elect(pair, first, second)
+    assert holders(pair) == ["d1"]
+    assert two.status().instances[0].role is Role.BACKUP
+
+    # At the second director unicast adverts of the first are seen, too.
+    with Ear(pair.d2.namespace) as ear:
+        eventually(lambda: len(ear.adverts()) > 1, "adverts")
+        pair.d1.power_off()
+        two.becomes(Role.MASTER)
+        new_mac = pair.d2.mac()
+        taken = eventually(
+            lambda: [f for f in pair.ear.garps(VIP) if f.source_mac == new_mac], "GARP of the new MASTER"
+        )
+        last = ear.adverts_of(ONE)[-1]
+    assert (last.ttl, last.tos) == (255, 0xC0)
+    assert last.destination == (TWO if first.peers else IPv4Address("224.0.0.18"))
+    took_ms = (taken[0].at_ns - last.at_ns) / 1e6
+    assert down_ms(second) <= took_ms + 0.5
+    assert took_ms < down_ms(second) + 50
+    assert VIP in addresses(pair.d2)
+
+
+def test_priority_0_on_stop_moves_the_vip_within_the_skew(pair: Pair) -> None:
+    one, two = elect(pair)
+    one.send(Stop(reason="test"))
+    two.becomes(Role.MASTER)
+    assert one.process.wait(timeout=10) == 0
+    zero, first = (
+        eventually(lambda s=source, p=priority: pair.ear.adverts_of(s, p), f"advert {priority} of {source}")[0]
+        for source, priority in ((ONE, 0), (TWO, 100))
+    )
+    skew_ms = (256 - 100) * 100 / 256
+    assert skew_ms <= (first.at_ns - zero.at_ns) / 1e6 < skew_ms + 50
+    assert pair.ear.adverts_of(ONE)[-1].priority == 0
+    assert holders(pair) == ["d2"]
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "supervisor gone"])
+def test_losing_the_supervisor_or_sigterm_is_an_orderly_hand_over(pair: Pair, how: str) -> None:
+    one, two = elect(pair)
+    if how == "SIGTERM":
+        one.process.send_signal(signal.SIGTERM)
+    else:
+        one.hang_up()
+    two.becomes(Role.MASTER)
+    assert one.process.wait(timeout=10) == 0
+    eventually(lambda: pair.ear.adverts_of(ONE)[-1].priority == 0, "priority 0")
+    assert holders(pair) == ["d2"]
+
+
+def test_sigint_and_sighup_are_the_supervisors_business(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, FAST)
+    one.becomes(Role.MASTER)
+    one.process.send_signal(signal.SIGINT)
+    one.process.send_signal(signal.SIGHUP)
+    assert one.status().instances[0].role is Role.MASTER
+
+
+def test_a_killed_speaker_loses_its_vip_by_itself(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, FAST)
+    one.becomes(Role.MASTER)
+    # It stays while it is renewed: longer than its lifetime of two seconds.
+    held_until = time.monotonic() + 2.5
+    while time.monotonic() < held_until:
+        assert VIP in addresses(pair.d1)
+        time.sleep(0.1)
+    one.kill()
+    killed_at = time.monotonic()
+    assert VIP in addresses(pair.d1)
+    eventually(lambda: VIP not in addresses(pair.d1), "the kernel takes the VIP off", 4)
+    assert time.monotonic() - killed_at < 3
+
+
+def test_a_left_over_vip_is_removed_at_start_whatever_its_prefix(pair: Pair) -> None:
+    for host, prefix in ((pair.d1, 32), (pair.d2, 24)):
+        host.run("ip", "address", "add", f"{VIP}/{prefix}", "dev", "eth0")
+    pair.speaker(pair.d2, replace(SECOND, advert_interval_us=5_000_000))
+    assert VIP not in addresses(pair.d2)
+    one = pair.speaker(pair.d1, FAST)
+    assert VIP not in addresses(pair.d1)
+    one.becomes(Role.MASTER)
+    assert holders(pair) == ["d1"]
+
+
+def test_gratuitous_arp_at_once_and_again(pair: Pair) -> None:
+    instance = replace(FAST, vips=(vip("10.9.0.100"), vip("10.9.0.101", 24)))
+    one = pair.speaker(pair.d1, instance)
+    one.becomes(Role.MASTER)
+    for address in (VIP, IPv4Address("10.9.0.101")):
+        frames = eventually(lambda a=address: (f := pair.ear.garps(a)) and len(f) >= 10 and f, "10 announcements")
+        assert len(frames) == 10
+        assert {each.source_mac for each in frames} == {pair.d1.mac()}
+        assert (frames[4].at_ns - frames[0].at_ns) / 1e6 < 20
+        assert 290 < (frames[5].at_ns - frames[0].at_ns) / 1e6 < 350
+
+
+def test_preemption_and_nopreempt(pair: Pair) -> None:
+    two = pair.speaker(pair.d2, SECOND)
+    two.becomes(Role.MASTER)
+    one = pair.speaker(pair.d1, replace(FAST, nopreempt=True))
+    eventually(lambda: one.status().instances[0].adverts_received > 5, "adverts")
+    assert one.status().instances[0].role is Role.BACKUP
+    assert holders(pair) == ["d2"]
+    one.configure(FAST)
+    one.becomes(Role.MASTER)
+    two.becomes(Role.BACKUP)
+    eventually(lambda: holders(pair) == ["d1"], "the VIP moves")
+
+
+def test_hand_over_and_resume(pair: Pair) -> None:
+    one, two = elect(pair)
+    one.send(HandOver(instances=(), reason="test"))
+    two.becomes(Role.MASTER)
+    assert holders(pair) == ["d2"]
+    before = one.status().instances[0]
+    assert (before.role, before.yielded) == (Role.BACKUP, True)
+    start = len(one.messages)
+    eventually(lambda: one.status().instances[0].adverts_received > before.adverts_received + 5, "adverts")
+    assert one.status().instances[0].role is Role.BACKUP
+    one.send(Resume())
+    one.becomes(Role.MASTER, start=start)
+    eventually(lambda: holders(pair) == ["d1"], "the VIP moves back")
+
+
+def test_reconfiguring_without_a_change_touches_nothing_and_vips_come_and_go(pair: Pair) -> None:
+    one, two = elect(pair)
+    extra = replace(FAST, vips=(*FAST.vips, vip("10.9.0.101")))
+    assert one.configure(FAST) == ""
+    assert one.configure(extra) == ""
+    eventually(lambda: IPv4Address("10.9.0.101") in addresses(pair.d1), "the new VIP")
+    assert one.configure(FAST) == ""
+    eventually(lambda: IPv4Address("10.9.0.101") not in addresses(pair.d1), "the removed VIP is gone")
+    assert holders(pair) == ["d1"]
+    assert [(each.before, each.after) for each in one.facts(RoleChanged)] == [
+        (Role.INIT, Role.BACKUP),
+        (Role.BACKUP, Role.MASTER),
+    ]
+    assert two.status().instances[0].role is Role.BACKUP
+
+
+def test_link_down_is_fault_and_back(pair: Pair) -> None:
+    one, two = elect(pair)
+    pair.d1.unplug()
+    one.becomes(Role.FAULT)
+    assert VIP not in addresses(pair.d1)
+    two.becomes(Role.MASTER)
+    start = len(one.messages)
+    pair.d1.plug()
+    one.becomes(Role.MASTER, start=start)
+    eventually(lambda: holders(pair) == ["d1"], "the VIP moves back")
+
+
+def test_an_interface_that_vanishes_and_comes_back_under_another_index(pair: Pair) -> None:
+    instance = replace(FAST, interface="dummy7", vips=(vip("10.9.0.100", interface="dummy7"),))
+    one = pair.speaker(pair.d1)
+    assert one.configure(instance) == ""
+    assert one.status().instances[0].role is Role.FAULT
+    for _ in range(2):
+        start = len(one.messages)
+        pair.d1.run("ip", "link", "add", "dummy7", "type", "veth", "peer", "name", "other7")
+        pair.d1.run("ip", "address", "add", "10.9.7.1/24", "dev", "dummy7")
+        pair.d1.run("ip", "link", "set", "other7", "up")
+        pair.d1.run("ip", "link", "set", "dummy7", "up")
+        with Ear(pair.d1.namespace, "other7") as ear:
+            one.becomes(Role.MASTER, start=start)
+            assert VIP in addresses(pair.d1, "dummy7")
+            eventually(lambda: len(ear.adverts()) > 2, "adverts on the new interface")
+            eventually(lambda: ear.garps(VIP), "announcements on the new interface")
+            start = len(one.messages)
+            pair.d1.run("ip", "link", "del", "dummy7")
+        one.becomes(Role.FAULT, start=start)
+
+
+def test_a_new_mac_is_announced_and_new_frames_are_asked_for(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, FAST)
+    one.becomes(Role.MASTER)
+    eventually(lambda: len(pair.ear.garps(VIP)) == 10, "the announcements of the election")
+    pair.d1.run("ip", "link", "set", "eth0", "address", "02:00:00:00:99:01")
+    one.wait_for(lambda m: getattr(m, "mac", "") == "02:00:00:00:99:01", "LinkAltered")
+    eventually(lambda: pair.ear.garps(VIP)[-1].source_mac == "02:00:00:00:99:01", "announcement from the new MAC")
+
+
+def test_a_vip_that_somebody_takes_off_is_put_back(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, FAST)
+    one.becomes(Role.MASTER)
+    pair.d1.run("ip", "address", "del", f"{VIP}/32", "dev", "eth0")
+    eventually(lambda: VIP in addresses(pair.d1), "the VIP is back", 1.5)
+
+
+def test_scripts_run_in_order_in_the_normal_class(pair: Pair, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = tmp_path / "notify"
+    script.write_text(f'#!/bin/sh\necho "$@" "$(chrt -p $$ | head -1 | sed "s/.*: //")" >> {out}\n')
+    script.chmod(0o755)
+    one = pair.speaker(pair.d1, replace(FAST, notify=NotifyScripts(master=(str(script), "m"), any=(str(script),))))
+    one.becomes(Role.MASTER)
+    one.send(Stop())
+    assert one.process.wait(timeout=10) == 0
+    assert out.read_text().splitlines() == [
+        "INSTANCE VI_1 BACKUP 150 SCHED_OTHER",
+        "m SCHED_OTHER",
+        "INSTANCE VI_1 MASTER 150 SCHED_OTHER",
+        "INSTANCE VI_1 STOP 150 SCHED_OTHER",
+    ]
+
+
+def test_bad_adverts_are_reported_and_change_nothing(pair: Pair) -> None:
+    one, two = elect(pair)
+    other = replace(SECOND, priority=200, version=2, advert_interval_us=1_000_000)
+    stranger = pair.speaker(pair.lab.host("d3", "10.9.0.3/24"), other)
+    stranger.becomes(Role.MASTER)
+    one.wait_for(lambda m: isinstance(getattr(m, "fact", None), AdvertRejected), "AdvertRejected")
+    assert {each.reason for each in one.facts(AdvertRejected)} == {"vers_err"}
+    assert one.status().instances[0].role is Role.MASTER
+    assert two.status().instances[0].role is Role.BACKUP
+
+
+def test_without_capabilities_one_clear_answer(pair: Pair) -> None:
+    wrapper = ("setpriv", "--bounding-set=-net_raw,-net_admin,-sys_nice,-ipc_lock", "--inh-caps=-all")
+    with SpeakerHandle(pair.d1, wrapper=wrapper) as speaker:
+        ready = speaker.wait_for(lambda m: type(m).__name__ == "Ready", "Ready")
+        assert "CAP_NET_RAW is missing (run as root" in ready.problem
+        assert speaker.process.wait(timeout=10) == 77
+        logged = {each.event for each in speaker.messages if isinstance(each, Logged)}
+        assert "no_realtime_class" in logged
+
+
+def test_the_speaker_is_small(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, FAST)
+    one.becomes(Role.MASTER)
+    rollup = Path(f"/proc/{one.process.pid}/smaps_rollup").read_text()
+    pss = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+    assert pss < 35_000, f"{pss} kB"
+    policy = Path(f"/proc/{one.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[38]
+    assert policy == "2", "SCHED_RR"
