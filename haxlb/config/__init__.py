@@ -1,0 +1,9 @@
+"""keepalived.conf and haxlb.yml to a NodeConfig; what changes between two of them.
+
+`load` says everything that is wrong and raises nothing; `load_or_raise` raises ConfigError where the configuration
+cannot be used.
+"""
+
+from haxlb.config.load import Loaded, load, load_or_raise
+
+__all__ = ["Loaded", "load", "load_or_raise"]

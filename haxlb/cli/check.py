@@ -1,0 +1,76 @@
+"""`haxlb check`: every complaint about a configuration at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from haxlb.config import Loaded, load
+from haxlb.config.settings import DEFAULT_SETTINGS
+from keepalived_compat.diagnostics import Diagnostic, Severity
+from keepalived_compat.rendering import as_json, as_text, summary
+
+SCHEMA = "haxlb.check/1"
+EXIT_CODES = {Severity.FATAL: 3, Severity.ERROR: 4}
+"""By the worst complaint; as keepalived(8) documents for `-t`: cannot run, has errors but would run."""
+
+
+@click.command(short_help="Say everything that is wrong with a configuration.")
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/keepalived/keepalived.conf"),
+    show_default=True,
+    help="The keepalived.conf to check.",
+)
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_SETTINGS,
+    show_default=True,
+    help="haxlb's own settings; need not exist.",
+)
+@click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
+@click.option("--no-interfaces", is_flag=True, help="Do not look whether the interfaces exist on this host.")
+def check(path: Path, settings: Path, *, as_object: bool, no_interfaces: bool) -> None:
+    """Say everything that is wrong with a configuration, with file, line, column and a hint.
+
+    Changes nothing and needs no root. An interface that this host does not have is a warning here, and refused by
+    `haxlb run`.
+
+    Exit codes: 0 nothing worse than a warning; 4 errors: it would run, but without the statements or blocks that are
+    named; 3 fatal: it cannot be used; 2 wrong usage of this command.
+    """
+    interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
+    loaded = load(path, settings=settings, interfaces=interfaces, node=socket.gethostname())
+    diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)
+    if as_object:
+        click.echo(json.dumps({"schema": SCHEMA, "diagnostics": as_json(diagnostics)}, indent=2))
+    else:
+        _print(path, diagnostics, loaded)
+    worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
+    sys.exit(EXIT_CODES.get(worst, 0))
+
+
+def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:
+    """A missing interface does not count here: configurations are checked on other machines than they run on."""
+    if diagnostic.code != "no-such-interface":
+        return diagnostic
+    hint = f"`haxlb run` refuses it on this host; {diagnostic.hint}"
+    return replace(diagnostic, severity=Severity.WARNING, hint=hint)
+
+
+def _print(path: Path, diagnostics: tuple[Diagnostic, ...], loaded: Loaded) -> None:
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for each in diagnostics:
+        click.echo(as_text(each, loaded.sources, colour=colour), color=colour)
+    counted = summary(diagnostics)
+    click.echo(f"{click.format_filename(path)}: {counted or 'no complaints'}", color=colour)

@@ -1,0 +1,221 @@
+"""TCP_CHECK, HTTP_GET and SSL_GET blocks to values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+
+from haxlb.model.node import SECOND_US, Check, CheckKind, HttpUrl
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.judgement import Entry, Section
+from keepalived_compat.keywords.checkers import REGEX_OPTIONS
+from keepalived_compat.nearest import did_you_mean
+
+_INLINE = {"caseless": "i", "multiline": "m", "dotall": "s", "extended": "x"}
+"""PCRE2 options that Python's `re` has as inline flags."""
+_HARMLESS = ("utf", "ucp", "auto_callout", "no_auto_possess", "no_start_optimize", "no_dotstar_anchor", "never_ucp")
+"""Options that do not change what matches, or are Python's way anyway."""
+_ANY_CODE = ((200, 299),)
+_DIGEST = re.compile(r"[0-9a-fA-F]{32}")
+_CODES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
+_LOWEST_CODE, _HIGHEST_CODE = 100, 599
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """What a checker takes from its real server, and that from its virtual server; None = nobody said."""
+
+    delay_loop_us: int | None
+    connect_timeout_us: int | None
+    retry: int | None
+    delay_before_retry_us: int | None
+    warmup_us: int | None
+    virtualhost: str | None
+
+    @classmethod
+    def of(cls, *sections: Section) -> Inherited:
+        """The innermost section comes first."""
+
+        def first(name: str) -> int | None:
+            return next((int(each.value(name)) for each in sections if each.has(name)), None)
+
+        return cls(
+            delay_loop_us=first("delay_loop"),
+            connect_timeout_us=first("connect_timeout"),
+            retry=first("retry"),
+            delay_before_retry_us=first("delay_before_retry"),
+            warmup_us=first("warmup"),
+            virtualhost=next((str(each.value("virtualhost")) for each in sections if each.has("virtualhost")), None),
+        )
+
+
+def read_checks(
+    server: Section, virtual_server: Section, *, address: IPv4Address, port: int, complaints: Complaints
+) -> Iterator[Check]:
+    """The checks of a real server, in file order. `port` is the one written on its line, before any reset."""
+    for entry in server.entries:
+        if entry.keyword.name in _KINDS:
+            check = _check(entry, server, virtual_server, address, port, complaints)
+            if check is not None:
+                yield check
+
+
+_KINDS = {each.value: each for each in CheckKind}
+
+
+def _check(
+    entry: Entry, server: Section, virtual_server: Section, address: IPv4Address, port: int, complaints: Complaints
+) -> Check | None:
+    kind = _KINDS[entry.keyword.name]
+    own = entry.section if entry.section is not None else Section(entry.keyword.name)
+    known = Inherited.of(own, server, virtual_server)
+    target = _address(own, "connect_ip", complaints, entry)
+    urls: tuple[HttpUrl, ...] = ()
+    if kind is not CheckKind.TCP:
+        urls = tuple(_urls(own, complaints))
+        if not urls:
+            complaints.error(
+                "no-url",
+                entry.span,
+                f"{kind.value} has no usable url: the check is not made",
+                "add `url { path / }`, or use TCP_CHECK",
+            )
+            return None
+    delay = known.delay_before_retry_us
+    return Check(
+        kind=kind,
+        address=target or address,
+        port=own.value("connect_port", port),
+        bind_address=_address(own, "bindto", complaints, entry),
+        bind_port=own.value("bind_port", 0),
+        connect_timeout_us=known.connect_timeout_us or 5 * SECOND_US,
+        delay_loop_us=known.delay_loop_us or 60 * SECOND_US,
+        warmup_us=known.warmup_us,
+        retry=known.retry,
+        delay_before_retry_us=delay if delay is not None else (SECOND_US if kind is CheckKind.TCP else 3 * SECOND_US),
+        urls=urls,
+        http_protocol="1.1" if own.value("http_protocol") in ("1.1", "1.1K") else "1.0",
+        virtualhost=known.virtualhost,
+        sni=_sni(own, known.virtualhost) if kind is CheckKind.SSL else None,
+    )
+
+
+def _address(section: Section, name: str, complaints: Complaints, entry: Entry) -> IPv4Address | None:
+    found = section.entry(name)
+    if found is None:
+        return None
+    if isinstance(found.value, IPv6Address):
+        complaints.error(
+            "not-supported-yet",
+            found.argument_span,
+            f"IPv6 is not supported yet: {name} of {entry.keyword.name} is not used",
+        )
+        return None
+    return found.value if isinstance(found.value, IPv4Address) else None
+
+
+def _sni(section: Section, virtualhost: str | None) -> str | None:
+    """The name in the TLS handshake: sni_name, else with enable_sni the Host header."""
+    if section.has("sni_name"):
+        return str(section.value("sni_name") or virtualhost or "") or None
+    return virtualhost if section.value("enable_sni", default=False) else None
+
+
+def _urls(section: Section, complaints: Complaints) -> Iterator[HttpUrl]:
+    for entry in section.all("url"):
+        inner = entry.section if entry.section is not None else Section("url")
+        path = inner.value("path")
+        if not path:
+            if "path" not in inner.refused:
+                complaints.error("missing-keyword", entry.span, "url has no path and is not used", "add `path /`")
+            continue
+        if not path.startswith("/"):
+            complaints.warning(
+                "bad-value",
+                inner.entry("path").argument_span,  # type: ignore[union-attr]
+                f"path `{path}` does not begin with `/`: most servers refuse it",
+            )
+        yield HttpUrl(
+            path=path,
+            digest=_digest(inner, complaints),
+            status_codes=_status_codes(inner, complaints),
+            virtualhost=inner.value("virtualhost"),
+            regex=_regex(inner, complaints),
+            regex_no_match=inner.has("regex_no_match"),
+        )
+
+
+def _digest(section: Section, complaints: Complaints) -> str | None:
+    found = section.entry("digest")
+    if found is None:
+        return None
+    if _DIGEST.fullmatch(found.value) is None:
+        complaints.error(
+            "bad-value",
+            found.argument_span,
+            f"digest: `{found.value}` is not an MD5 sum, and is not looked at",
+            "32 hexadecimal digits: curl -s URL | md5sum",
+        )
+        return None
+    return str(found.value).lower()
+
+
+def _status_codes(section: Section, complaints: Complaints) -> tuple[tuple[int, int], ...]:
+    found = section.entry("status_code")
+    if found is None:
+        return _ANY_CODE
+    ranges = []
+    for word in found.words[1:]:
+        match = _CODES.fullmatch(word.text)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if _LOWEST_CODE <= low <= high <= _HIGHEST_CODE:
+            ranges.append((low, high))
+        else:
+            complaints.error(
+                "bad-value",
+                word,
+                f"status_code: `{word.text}` is no code or range and is not used",
+                "100 to 599, ranges as 200-299, with blanks between",
+            )
+    if not ranges:
+        complaints.warning(
+            "bad-value", found.words[0], "status_code: no usable code, so 200-299 is taken, as in keepalived"
+        )
+    return tuple(ranges) or _ANY_CODE
+
+
+def _regex(section: Section, complaints: Complaints) -> str | None:
+    found = section.entry("regex")
+    if found is None:
+        return None
+    pattern = f"{_flags(section, complaints)}{found.value}"
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as problem:
+        complaints.error(
+            "bad-value",
+            found.argument_span,
+            f"regex cannot be used, and is not looked at: {problem}",
+            "Python's regular expressions are used; they lack some of PCRE2's constructs",
+        )
+        return None
+    return pattern
+
+
+def _flags(section: Section, complaints: Complaints) -> str:
+    flags = ""
+    for entry in section.all("regex_options"):
+        for word in entry.words[1:]:
+            if word.text in _INLINE:
+                flags += _INLINE[word.text]
+            elif word.text not in _HARMLESS:
+                known = word.text in REGEX_OPTIONS
+                complaints.error(
+                    "not-supported-yet" if known else "unknown-keyword",
+                    word,
+                    f"regex option `{word.text}` is not {'supported yet' if known else 'known'}: the check may judge differently",
+                    "" if known else did_you_mean(word.text, REGEX_OPTIONS),
+                )
+    return f"(?{''.join(dict.fromkeys(flags))})" if flags else ""

@@ -1,0 +1,426 @@
+"""`vrrp_instance` blocks to values, with the defaults of `global_defs`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from haxlb.config.vips import read_vips
+from haxlb.model.addresses import Vip
+from haxlb.model.node import SECOND_US, GarpConfig, NotifyScripts, Role, VrrpInstance
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.judgement import Entry, Section
+from keepalived_compat.source import Span, Word
+
+_OWNER = 255
+_V3 = 3
+_LONGEST_PASS = 8
+"""Bytes of PASS data in an advert (RFC 2338 section 5.3.6)."""
+_LONGEST_INTERFACE = 15
+_V3_LONGEST_ADVERT_US = 40_950_000
+"""Twelve bits of centiseconds (RFC 9568 section 5.2.7)."""
+_CENTISECOND_US = 10_000
+DOWN_TIMER_ADVERTS = 3
+MULTICAST_GROUP = "224.0.0.18"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What `global_defs` says for all instances."""
+
+    version: int
+    garp: GarpConfig
+    down_timer_adverts: int
+    multicast_group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedInstance:
+    """An instance with the places that cross-checks point at."""
+
+    instance: VrrpInstance
+    name: Span
+    interface: Span
+    vrid: Span
+    vips: tuple[tuple[Vip, Span], ...]
+
+
+def read_defaults(defs: list[Section]) -> Defaults:
+    """The defaults for instances; of several `global_defs` the last value counts."""
+
+    def value(name: str, default: int) -> int:
+        found = [each.value(name) for each in defs if each.has(name)]
+        return int(found[-1]) if found else default
+
+    minimal = any(each.value("vrrp_min_garp", default=False) for each in defs)
+    delay = value("vrrp_garp_master_delay", 0 if minimal else 5)
+    repeat = max(value("vrrp_garp_master_repeat", 1 if minimal else 5), 1)
+    groups = [str(each.value("vrrp_mcast_group4")) for each in defs if each.has("vrrp_mcast_group4")]
+    return Defaults(
+        version=value("vrrp_version", 2),
+        down_timer_adverts=value("vrrp_down_timer_adverts", DOWN_TIMER_ADVERTS),
+        multicast_group=groups[-1] if groups else MULTICAST_GROUP,
+        garp=GarpConfig(
+            master_repeat=repeat,
+            master_delay_us=delay * SECOND_US,
+            master_refresh_us=value("vrrp_garp_master_refresh", 0) * SECOND_US,
+            master_refresh_repeat=max(value("vrrp_garp_master_refresh_repeat", 1), 1),
+            lower_prio_repeat=value("vrrp_garp_lower_prio_repeat", repeat),
+            lower_prio_delay_us=value("vrrp_garp_lower_prio_delay", delay) * SECOND_US,
+            interval_us=value("vrrp_garp_interval", 0),
+        ),
+    )
+
+
+class InstanceReader:
+    """Reads one `vrrp_instance` block."""
+
+    def __init__(self, entry: Entry, defaults: Defaults, complaints: Complaints) -> None:
+        self._entry = entry
+        self._section = entry.section if entry.section is not None else Section("vrrp_instance")
+        self._defaults = defaults
+        self._complaints = complaints
+        self._name = str(entry.value)
+
+    def read(self) -> PlacedInstance | None:
+        """The instance; None when it cannot be used, which has been complained of."""
+        section = self._section
+        interface, vrid = self._interface(), self._vrid()
+        version = self._version()
+        usable = self._authenticated() and self._timed() and self._family()
+        if interface is None or vrid is None or not usable:
+            return None
+        state = section.value("state")
+        priority = self._priority(state)
+        nopreempt, delay = self._preemption(state, priority)
+        vips = self._vips(interface, version)
+        peers, source = self._peers(), self._source()
+        unicast = section.entry("unicast_src_ip")
+        if unicast is not None and not peers:
+            self._complaints.warning(
+                "no-peers", unicast.span, f"{self._name}: unicast_src_ip without unicast_peer: it uses multicast"
+            )
+        instance = VrrpInstance(
+            name=self._name,
+            interface=interface,
+            vrid=vrid,
+            priority=priority,
+            initial_role=Role.MASTER if state == "MASTER" or (state is None and priority == _OWNER) else Role.BACKUP,
+            version=version,
+            advert_interval_us=self._advert_interval(version),
+            nopreempt=nopreempt,
+            preempt_delay_us=delay,
+            auth_pass=self._password(version),
+            source=source,
+            peers=peers,
+            vips=tuple(vip for vip, _ in vips),
+            garp=self._garp(),
+            notify=self._notify(),
+        )
+        return PlacedInstance(
+            instance=instance,
+            name=self._entry.argument_span,
+            interface=self._place("interface"),
+            vrid=self._place("virtual_router_id"),
+            vips=tuple((vip, word.span) for vip, word in vips),
+        )
+
+    def _place(self, name: str) -> Span:
+        found = self._section.entry(name)
+        return found.argument_span if found else self._entry.argument_span
+
+    def _interface(self) -> str | None:
+        found = self._section.value("interface")
+        if found is None:
+            if "interface" not in self._section.refused:
+                self._complaints.fatal(
+                    "missing-keyword",
+                    self._entry.argument_span,
+                    f"{self._name} names no interface",
+                    "add `interface eth0`: where its adverts and VIPs go",
+                )
+            return None
+        if len(found.encode()) > _LONGEST_INTERFACE:
+            self._complaints.fatal(
+                "bad-value",
+                self._place("interface"),
+                f"interface: `{found}` is longer than {_LONGEST_INTERFACE} characters",
+                "no interface can have this name; `ip link` lists those that exist",
+            )
+            return None
+        return str(found)
+
+    def _vrid(self) -> int | None:
+        found = self._section.value("virtual_router_id")
+        if found is None and "virtual_router_id" not in self._section.refused:
+            self._complaints.fatal(
+                "missing-keyword",
+                self._entry.argument_span,
+                f"{self._name} has no virtual_router_id",
+                "add `virtual_router_id N`, 1 to 255: the same on both directors, and nobody else's on the network",
+            )
+        return None if found is None else int(found)
+
+    def _version(self) -> int:
+        return int(self._section.value("version", self._defaults.version))
+
+    def _family(self) -> bool:
+        """Whether the instance is an IPv4 one; IPv6 is not supported yet."""
+        for name in ("unicast_src_ip", "mcast_src_ip"):
+            found = self._section.entry(name)
+            if found is not None and isinstance(found.value, IPv6Address):
+                self._complaints.error(
+                    "not-supported-yet", found.argument_span, f"IPv6 is not supported yet: {self._name} is left out"
+                )
+                return False
+        if "native_ipv6" in self._section.refused:
+            return False
+        lines = [
+            line[0].text
+            for each in self._section.all("virtual_ipaddress")
+            if each.section
+            for line in each.section.lines
+        ]
+        if lines and all(":" in each for each in lines):
+            self._complaints.error(
+                "not-supported-yet",
+                self._entry.argument_span,
+                f"IPv6 is not supported yet: {self._name} has only IPv6 addresses and is left out",
+            )
+            return False
+        return True
+
+    def _authenticated(self) -> bool:
+        """Whether its peers will accept its adverts as far as authentication goes."""
+        if "auth_hmac" in self._section.refused:
+            return False
+        block = self._authentication()
+        if block is not None and block.value("auth_type") == "AH" and self._version() != _V3:
+            self._complaints.error(
+                "not-supported-yet",
+                self._place("authentication"),
+                f"auth_type AH is not supported yet: {self._name} is left out, as its peer would refuse its adverts",
+                "use PASS on both directors, or none: neither protects against a host on the same network",
+            )
+            return False
+        return True
+
+    def _timed(self) -> bool:
+        """Whether its master_down_interval is the one that is implemented."""
+        entry = self._section.entry("down_timer_adverts")
+        adverts = entry.value if entry else self._defaults.down_timer_adverts
+        if adverts != DOWN_TIMER_ADVERTS:
+            where = entry.argument_span if entry else self._entry.argument_span
+            self._complaints.error(
+                "not-supported-yet",
+                where,
+                f"down_timer_adverts {adverts} is not supported yet: 3 is used, as RFC 9568 has it",
+            )
+        group = self._section.entry("mcast_dst_ip")
+        wanted = str(group.value) if group else self._defaults.multicast_group
+        if wanted != MULTICAST_GROUP and not self._section.has("unicast_peer"):
+            where = group.argument_span if group else self._entry.argument_span
+            self._complaints.error(
+                "not-supported-yet",
+                where,
+                f"a multicast group other than {MULTICAST_GROUP} is not supported yet: {self._name} is left out",
+            )
+            return False
+        return True
+
+    def _authentication(self) -> Section | None:
+        entry = self._section.entry("authentication")
+        return entry.section if entry else None
+
+    def _password(self, version: int) -> str | None:
+        block = self._authentication()
+        if block is None:
+            return None
+        where = self._place("authentication")
+        if version == _V3:
+            self._complaints.warning(
+                "unused-authentication",
+                where,
+                f"{self._name}: VRRPv3 has no authentication (RFC 9568 section 9); it is not used, as in keepalived",
+                "delete the block",
+            )
+            return None
+        found = block.entry("auth_pass")
+        if not block.has("auth_type"):
+            if "auth_type" not in block.refused:
+                self._complaints.warning(
+                    "unused-authentication",
+                    where,
+                    f"{self._name}: no auth_type, so that adverts carry no password, as in keepalived",
+                    "add `auth_type PASS`",
+                )
+            return None
+        if found is None or not found.value:
+            self._complaints.warning(
+                "unused-authentication",
+                where,
+                f"{self._name}: no auth_pass, so that adverts carry no password, as in keepalived",
+                "add `auth_pass …`",
+            )
+            return None
+        raw = str(found.value).encode(errors="replace")
+        if len(raw) > _LONGEST_PASS:
+            self._complaints.warning(
+                "truncated-password",
+                found.argument_span,
+                f"auth_pass is cut to {_LONGEST_PASS} bytes, as keepalived does: adverts have room for no more",
+                f"write {_LONGEST_PASS} characters at most",
+            )
+        return raw[:_LONGEST_PASS].decode(errors="ignore")
+
+    def _priority(self, state: str | None) -> int:
+        found = self._section.entry("priority")
+        if found is not None:
+            return int(found.value)
+        if state == "MASTER" and "priority" not in self._section.refused:
+            self._complaints.warning(
+                "owner-by-default",
+                self._place("state"),
+                f"{self._name}: `state MASTER` without priority means priority 255, as in keepalived",
+                "name a priority below 255, different on each director",
+            )
+            return _OWNER
+        return 100
+
+    def _preemption(self, state: str | None, priority: int) -> tuple[bool, int]:
+        switches = [each for each in self._section.entries if each.keyword.name in ("preempt", "nopreempt")]
+        nopreempt = bool(switches) and switches[-1].keyword.name == "nopreempt"
+        if nopreempt and (state == "MASTER" or priority == _OWNER):
+            why = "`state MASTER`" if state == "MASTER" else "priority 255"
+            self._complaints.warning(
+                "useless-nopreempt",
+                switches[-1].span,
+                f"{self._name}: nopreempt does not work with {why} and is switched off, as in keepalived",
+                "write `state BACKUP` on both directors",
+            )
+            nopreempt = False
+        delay = self._section.entry("preempt_delay")
+        if delay is None:
+            return nopreempt, 0
+        if delay.value and (nopreempt or state == "MASTER"):
+            why = "nopreempt" if nopreempt else "`state MASTER`"
+            self._complaints.warning(
+                "useless-preempt-delay",
+                delay.span,
+                f"{self._name}: preempt_delay does not work with {why} and is 0, as in keepalived",
+            )
+            return nopreempt, 0
+        return nopreempt, int(delay.value)
+
+    def _advert_interval(self, version: int) -> int:
+        found = self._section.entry("advert_int")
+        if found is None:
+            return SECOND_US
+        wanted = int(found.value)
+        if version == _V3:
+            taken = min((wanted + _CENTISECOND_US // 2) // _CENTISECOND_US * _CENTISECOND_US, _V3_LONGEST_ADVERT_US)
+            limit = "VRRPv3 counts hundredths of a second, up to 40.95"
+        else:
+            taken = max((wanted + SECOND_US // 2) // SECOND_US, 1) * SECOND_US
+            limit = "VRRPv2 counts whole seconds"
+        if taken != wanted:
+            self._complaints.warning(
+                "rounded-interval",
+                found.argument_span,
+                f"{self._name}: advert_int {wanted / SECOND_US:g} is taken as {taken / SECOND_US:g}: {limit}",
+                "write what is meant, the same on both directors"
+                + ("" if version == _V3 else ", or `version 3` on both"),
+            )
+        return taken
+
+    def _source(self) -> IPv4Address | None:
+        found = self._section.value("unicast_src_ip") or self._section.value("mcast_src_ip")
+        return found if isinstance(found, IPv4Address) else None
+
+    def _peers(self) -> tuple[IPv4Address, ...]:
+        peers: list[IPv4Address] = []
+        for block in self._section.all("unicast_peer"):
+            for line in block.section.lines if block.section else ():
+                peer = self._peer(line)
+                if peer is not None and peer not in peers:
+                    peers.append(peer)
+        return tuple(peers)
+
+    def _peer(self, line: list[Word]) -> IPv4Address | None:
+        try:
+            address = ip_address(line[0].text)
+        except ValueError:
+            self._complaints.error(
+                "bad-value", line[0], f"unicast_peer: `{line[0].text}` is not an IP address; it is not used"
+            )
+            return None
+        if isinstance(address, IPv6Address):
+            self._complaints.error(
+                "not-supported-yet", line[0], f"IPv6 is not supported yet: the peer {address} is not used"
+            )
+            return None
+        for word in line[1::2]:
+            if word.text in ("min_ttl", "max_ttl"):
+                self._complaints.warning(
+                    "not-supported-yet", word, f"`{word.text}` is not supported yet: every TTL is taken"
+                )
+            else:
+                self._complaints.error(
+                    "surplus-words", word, f"`{word.text}` after a peer's address is not read", "one peer a line"
+                )
+        return address
+
+    def _vips(self, interface: str, version: int) -> list[tuple[Vip, Word]]:
+        lines = [line for each in self._section.all("virtual_ipaddress") if each.section for line in each.section.lines]
+        found = read_vips(lines, interface=interface, complaints=self._complaints)
+        unique: dict[IPv4Address, tuple[Vip, Word]] = {}
+        for vip, word in found:
+            first = unique.setdefault(vip.address, (vip, word))
+            if first[1] is not word:
+                self._complaints.warning(
+                    "duplicate-vip",
+                    word,
+                    f"{vip.address} stands twice in {self._name}; it is taken once",
+                    f"the first stands at {first[1].span}; delete one",
+                )
+        if not lines and "virtual_ipaddress_excluded" not in self._section.refused:
+            complain = self._complaints.fatal if version == _V3 else self._complaints.warning
+            complain(
+                "no-vip",
+                self._entry.argument_span,
+                f"{self._name} has no virtual_ipaddress: a master without one serves nothing",
+                "add `virtual_ipaddress { ADDRESS/PREFIX }`",
+            )
+        return list(unique.values())
+
+    def _garp(self) -> GarpConfig:
+        section, given = self._section, self._defaults.garp
+        delay = section.entry("garp_master_delay")
+        repeat = section.entry("garp_master_repeat")
+
+        def scaled(name: str, default: int) -> int:
+            found = section.value(name)
+            return default if found is None else int(found) * SECOND_US
+
+        return GarpConfig(
+            master_repeat=max(int(repeat.value), 1) if repeat else given.master_repeat,
+            master_delay_us=int(delay.value) * SECOND_US if delay else given.master_delay_us,
+            master_refresh_us=scaled("garp_master_refresh", given.master_refresh_us),
+            master_refresh_repeat=max(int(section.value("garp_master_refresh_repeat", given.master_refresh_repeat)), 1),
+            lower_prio_repeat=int(section.value("garp_lower_prio_repeat", given.lower_prio_repeat)),
+            lower_prio_delay_us=scaled("garp_lower_prio_delay", given.lower_prio_delay_us),
+            interval_us=given.interval_us,
+        )
+
+    def _notify(self) -> NotifyScripts:
+        def command(name: str) -> tuple[str, ...]:
+            found: tuple[str, ...] = self._section.value(name, ())
+            return found
+
+        return NotifyScripts(
+            master=command("notify_master"),
+            backup=command("notify_backup"),
+            fault=command("notify_fault"),
+            stop=command("notify_stop"),
+            any=command("notify"),
+        )

@@ -1,0 +1,106 @@
+"""Files to a NodeConfig and every complaint about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from haxlb.config.crosscheck import check_interfaces, check_ownership, check_vips, usable_instances, usable_servers
+from haxlb.config.instances import InstanceReader, read_defaults
+from haxlb.config.servers import VirtualServerReader
+from haxlb.config.settings import read_settings
+from haxlb.model.errors import ConfigError
+from haxlb.model.node import NodeConfig
+from keepalived_compat.diagnostics import Complaints, Diagnostic, Severity
+from keepalived_compat.judgement import Section
+from keepalived_compat.reading import read
+from keepalived_compat.source import Reader, Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What came of a configuration."""
+
+    config: NodeConfig | None
+    """None when a complaint is fatal."""
+    diagnostics: tuple[Diagnostic, ...]
+    """By file, in the order of reading, then by place."""
+    sources: Sources
+    """The lines behind the complaints."""
+
+
+def load(
+    path: Path,
+    *,
+    settings: Path | None,
+    interfaces: frozenset[str] | None = None,
+    node: str,
+    reader: Reader | None = None,
+) -> Loaded:
+    """Read keepalived.conf and, when it is there, haxlb.yml. Raises nothing, whatever the files hold.
+
+    `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
+    `node` is the host's name: it names the director unless router_id does, and selects `@NAME` lines.
+    """
+    reading = read(path, config_id=node, reader=reader)
+    complaints = reading.complaints
+    config = _node_config(reading.root, node, interfaces, complaints)
+    if settings is not None:
+        given = read_settings(settings, complaints=complaints, sources=reading.sources, reader=reader)
+        config = NodeConfig(
+            node=config.node,
+            instances=config.instances,
+            virtual_servers=config.virtual_servers,
+            mqtt=given.mqtt,
+            forwarding=given.forwarding,
+        )
+    diagnostics = tuple(
+        sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
+    )
+    return Loaded(config=config if complaints.usable else None, diagnostics=diagnostics, sources=reading.sources)
+
+
+def load_or_raise(
+    path: Path,
+    *,
+    settings: Path | None,
+    interfaces: frozenset[str] | None = None,
+    node: str,
+    reader: Reader | None = None,
+) -> Loaded:
+    """As `load`, but a fatal complaint raises ConfigError, which carries all of them."""
+    loaded = load(path, settings=settings, interfaces=interfaces, node=node, reader=reader)
+    if loaded.config is None:
+        raise refusal(loaded)
+    return loaded
+
+
+def refusal(loaded: Loaded) -> ConfigError:
+    """The error that says why a configuration was not taken: its first fatal complaint."""
+    fatal = [each for each in loaded.diagnostics if each.severity is Severity.FATAL]
+    first = fatal[0]
+    more = f", and {len(fatal) - 1} more" if len(fatal) > 1 else ""
+    return ConfigError(
+        f"{first.span}: {first.message}{more}",
+        remedy=first.hint or "`haxlb check` shows every complaint",
+        diagnostics=loaded.diagnostics,
+    )
+
+
+def _node_config(root: Section, node: str, interfaces: frozenset[str] | None, complaints: Complaints) -> NodeConfig:
+    defs = [each.section for each in root.all("global_defs") if each.section is not None]
+    defaults = read_defaults(defs)
+    names = [str(each.value("router_id")) for each in defs if each.has("router_id")]
+    found = [InstanceReader(each, defaults, complaints).read() for each in root.all("vrrp_instance")]
+    instances = usable_instances([each for each in found if each is not None], complaints)
+    check_vips(instances, complaints)
+    if interfaces is not None:
+        check_interfaces(instances, interfaces, complaints)
+    read_servers = [VirtualServerReader(each, complaints).read() for each in root.all("virtual_server")]
+    servers = usable_servers([each for each in read_servers if each is not None], complaints)
+    check_ownership(servers, instances, complaints)
+    return NodeConfig(
+        node=names[-1] if names else node,
+        instances=tuple(each.instance for each in instances),
+        virtual_servers=tuple(each.virtual_server for each in servers),
+    )

@@ -1,0 +1,78 @@
+"""Complaints: what is wrong, how badly, where, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from keepalived_compat.source import Span, Word
+
+
+class Severity(Enum):
+    """How much a complaint matters, the worst first."""
+
+    FATAL = "fatal"
+    """The configuration cannot be used."""
+    ERROR = "error"
+    """The statement, or the block, is not used; the rest is."""
+    WARNING = "warning"
+    """It is used, but not as it reads."""
+    NOTE = "note"
+    """Worth knowing."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One complaint."""
+
+    code: str
+    """Stable, in kebab case: `unknown-keyword`."""
+    severity: Severity
+    span: Span
+    message: str
+    hint: str = ""
+    """What to do about it; empty when the message says it all."""
+
+
+class Complaints:
+    """Collects diagnostics; a code is given once per place."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Span], Diagnostic] = {}
+
+    def add(self, severity: Severity, code: str, where: Span | Word, message: str, hint: str = "") -> None:
+        """File a complaint."""
+        span = where.span if isinstance(where, Word) else where
+        diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
+        self._found.setdefault((code, span), diagnostic)
+
+    def fatal(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
+        """The configuration cannot be used."""
+        self.add(Severity.FATAL, code, where, message, hint)
+
+    def error(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
+        """The statement is not used."""
+        self.add(Severity.ERROR, code, where, message, hint)
+
+    def warning(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
+        """The statement is used, but not as it reads."""
+        self.add(Severity.WARNING, code, where, message, hint)
+
+    def note(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
+        """Worth knowing."""
+        self.add(Severity.NOTE, code, where, message, hint)
+
+    @property
+    def all(self) -> tuple[Diagnostic, ...]:
+        """Everything, in the order of finding."""
+        return tuple(self._found.values())
+
+    @property
+    def usable(self) -> bool:
+        """Nothing fatal was found."""
+        return all(each.severity is not Severity.FATAL for each in self._found.values())

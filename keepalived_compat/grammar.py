@@ -1,0 +1,231 @@
+"""The shape of the keyword table: what a keyword takes, and what becomes of it. The table itself is in `keywords`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from keepalived_compat.diagnostics import Severity
+
+LINES = "lines"
+"""Body of a block that holds one entry a line (addresses, routes, names), no keywords."""
+ROOT = ""
+"""The block outside of all blocks."""
+
+Block = Mapping[str, "Keyword"]
+Grammar = Mapping[str, Block]
+"""Blocks by name."""
+
+
+class Kind(Enum):
+    """What stands after a keyword."""
+
+    FLAG = "flag"
+    BOOL = "bool"
+    """true on yes false off no; nothing at all = true."""
+    INTEGER = "integer"
+    SECONDS = "seconds"
+    """Decimal seconds, read as whole microseconds."""
+    CHOICE = "choice"
+    TEXT = "text"
+    """One word."""
+    WORDS = "words"
+    """Any number of words, to be looked into by the user of the table."""
+    ADDRESS = "address"
+    """An IPv4 or IPv6 address."""
+    ENDPOINT = "endpoint"
+    """ADDRESS [PORT]."""
+    SCRIPT = "script"
+    """A command, quoted when it has arguments, then maybe a user and a group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """What a keyword takes, and its range."""
+
+    kind: Kind
+    low: float = 0
+    high: float = 2**32 - 1
+    choices: tuple[str, ...] = ()
+    optional: bool = False
+    strict: bool = False
+    """Trailing garbage (`5s`) is refused; elsewhere keepalived takes the number with a warning."""
+    any_case: bool = False
+
+    def __str__(self) -> str:
+        match self.kind:
+            case Kind.FLAG:
+                return ""
+            case Kind.BOOL:
+                return "[true|false]"
+            case Kind.INTEGER | Kind.SECONDS:
+                text = f"{self.kind.value} {self.low:g} to {self.high:.10g}"
+            case Kind.CHOICE:
+                text = " | ".join(self.choices)
+            case _:
+                text = self.kind.value
+        return f"[{text}]" if self.optional else text
+
+
+class Support(Enum):
+    """What becomes of a keyword."""
+
+    SUPPORTED = "supported"
+    IGNORED = "ignored"
+    """Needs no doing; the reason says why."""
+    NOT_YET = "not supported yet"
+    """Not done; the reason says what is missing by it."""
+    OLD_SPELLING = "old spelling"
+    """Taken as another keyword, with a warning."""
+    OBSOLETE = "obsolete"
+    """Means nothing to today's keepalived either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyword:
+    """One row of the table: a keyword in one block."""
+
+    name: str
+    argument: Argument
+    support: Support = Support.SUPPORTED
+    severity: Severity = Severity.NOTE
+    """How much it matters that it is not done."""
+    reason: str = ""
+    means: str = ""
+    """The keyword that it is another name of."""
+    body: str | None = None
+    """Name of the block that it opens, None when it opens none."""
+    default: str = ""
+    many: bool = False
+    """May stand several times; else the last one counts, and a repetition is said."""
+    first_counts: bool = False
+    """Of several the first counts."""
+    missing: Severity = Severity.FATAL
+    """When its argument is missing: keepalived exits for most keywords, and skips some."""
+    bad: Severity = Severity.ERROR
+    """When its argument cannot be used."""
+    since: str = ""
+    """First keepalived release, where Debian 12's (2.2.7) does not know it."""
+
+    @property
+    def canonical(self) -> str:
+        """The name under which its value is found."""
+        return self.means or self.name
+
+
+def integer(low: int, high: int = 2**32 - 1, *, strict: bool = False, optional: bool = False) -> Argument:
+    """A whole number, base 10."""
+    return Argument(kind=Kind.INTEGER, low=low, high=high, strict=strict, optional=optional)
+
+
+def seconds(low: float = 0, high: float = 4294.967295, *, optional: bool = False) -> Argument:
+    """Decimal seconds; the default range is keepalived's, 2^32 µs."""
+    return Argument(kind=Kind.SECONDS, low=low, high=high, optional=optional)
+
+
+def choice(*words: str, any_case: bool = False, optional: bool = False) -> Argument:
+    """One of some words."""
+    return Argument(kind=Kind.CHOICE, choices=words, any_case=any_case, optional=optional)
+
+
+FLAG = Argument(kind=Kind.FLAG)
+BOOL = Argument(kind=Kind.BOOL, optional=True)
+TEXT = Argument(kind=Kind.TEXT)
+MAYBE_TEXT = Argument(kind=Kind.TEXT, optional=True)
+WORDS = Argument(kind=Kind.WORDS)
+MAYBE_WORDS = Argument(kind=Kind.WORDS, optional=True)
+ADDRESS = Argument(kind=Kind.ADDRESS)
+ENDPOINT = Argument(kind=Kind.ENDPOINT)
+SCRIPT = Argument(kind=Kind.SCRIPT)
+NAME = Argument(kind=Kind.TEXT)
+
+
+def supported(
+    name: str,
+    argument: Argument = FLAG,
+    *,
+    body: str | None = None,
+    default: str = "",
+    many: bool = False,
+    first_counts: bool = False,
+    missing: Severity = Severity.FATAL,
+    bad: Severity = Severity.ERROR,
+    means: str = "",
+    since: str = "",
+) -> Keyword:
+    """A keyword that is done."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        body=body,
+        default=default,
+        many=many,
+        first_counts=first_counts,
+        missing=missing,
+        bad=bad,
+        means=means,
+        since=since,
+    )
+
+
+def ignored(name: str, argument: Argument, reason: str, *, body: str | None = None, since: str = "") -> Keyword:
+    """A keyword that needs no doing."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        support=Support.IGNORED,
+        reason=reason,
+        body=body,
+        many=True,
+        missing=Severity.WARNING,
+        bad=Severity.WARNING,
+        since=since,
+    )
+
+
+def not_yet(
+    name: str, argument: Argument, severity: Severity, reason: str, *, body: str | None = None, since: str = ""
+) -> Keyword:
+    """A keyword that is not done, and what is missing by it."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        support=Support.NOT_YET,
+        severity=severity,
+        reason=reason,
+        body=body,
+        many=True,
+        missing=Severity.ERROR,
+        since=since,
+    )
+
+
+def old_spelling(name: str, argument: Argument, means: str) -> Keyword:
+    """Another name, out of use, of a keyword that is done."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        support=Support.OLD_SPELLING,
+        severity=Severity.WARNING,
+        means=means,
+        missing=Severity.ERROR,
+    )
+
+
+def obsolete(name: str, reason: str, *, body: str | None = None) -> Keyword:
+    """A word that means nothing any more, or never did, but stands in many files."""
+    return Keyword(
+        name=name,
+        argument=MAYBE_WORDS,
+        support=Support.OBSOLETE,
+        severity=Severity.WARNING,
+        reason=reason,
+        body=body,
+        many=True,
+    )
+
+
+def block(*keywords: Keyword) -> Block:
+    """A block's rows by keyword."""
+    return {each.name: each for each in keywords}

@@ -1,0 +1,332 @@
+"""The tree held against the keyword table: what can be used, as values, and a complaint for all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.grammar import LINES, ROOT, Argument, Grammar, Keyword, Kind, Support
+from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.source import Sources, Span, Word
+from keepalived_compat.tree import Body, Statement
+from keepalived_compat.values import (
+    Taken,
+    Unusable,
+    address,
+    boolean,
+    chosen,
+    command,
+    endpoint_address,
+    microseconds,
+    number,
+    port,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A statement that is used."""
+
+    keyword: Keyword
+    words: tuple[Word, ...]
+    value: Any = None
+    """By the kind of its argument: int, µs, bool, str, address, (address, port), argument vector; None without."""
+    section: Section | None = None
+    """What is in its block."""
+
+    @property
+    def span(self) -> Span:
+        """From the keyword to the last word of its line."""
+        first, last = self.words[0], self.words[-1]
+        if (first.file, first.line) != (last.file, last.line):
+            return first.span
+        return Span(first.file, first.line, first.column, last.end_column)
+
+    @property
+    def argument_span(self) -> Span:
+        """The first argument, or the keyword where there is none."""
+        return self.words[min(1, len(self.words) - 1)].span
+
+
+@dataclass(slots=True)
+class Section:
+    """A block that is used."""
+
+    block: str
+    entries: list[Entry] = field(default_factory=list)
+    lines: list[list[Word]] = field(default_factory=list)
+    """Of a block without keywords: its lines."""
+    refused: set[str] = field(default_factory=set)
+    """Keywords that stood there but could not be used: their absence has been complained of."""
+
+    def all(self, name: str) -> Iterator[Entry]:
+        """Every use of a keyword, in file order."""
+        return (each for each in self.entries if each.keyword.canonical == name)
+
+    def entry(self, name: str) -> Entry | None:
+        """The use of a keyword that counts: the last one."""
+        found = None
+        for found in self.all(name):
+            if found.keyword.first_counts:
+                break
+        return found
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The value of a keyword that counts."""
+        found = self.entry(name)
+        return default if found is None else found.value
+
+    def has(self, name: str) -> bool:
+        """The keyword is there and used."""
+        return self.entry(name) is not None
+
+
+class Judge:
+    """Walks the tree."""
+
+    def __init__(self, *, grammar: Grammar, complaints: Complaints, sources: Sources) -> None:
+        self._grammar = grammar
+        self._complaints = complaints
+        self._sources = sources
+        self._hints_left = _HINTS
+
+    def judge(self, root: Body) -> Section:
+        """The configuration's root section."""
+        return self._section(root, ROOT, names_only=False)
+
+    def _section(self, body: Body, block: str, *, names_only: bool) -> Section:
+        section = Section(block)
+        if block == LINES:
+            section.lines = [each.words for each in body.statements]
+            for each in body.statements:
+                if each.body is not None and not names_only:
+                    self._complaints.error(
+                        "unexpected-block", each.keyword, "no block may stand in here; it is not read"
+                    )
+            return section
+        seen: dict[str, Entry] = {}
+        rows = self._grammar[block]
+        for statement in body.statements:
+            keyword = rows.get(statement.keyword.text)
+            if keyword is None or statement.keyword.quoted:
+                self._complain_of_unknown(statement, block)
+            elif names_only:
+                if statement.body is not None and keyword.body is not None:
+                    self._section(statement.body, keyword.body, names_only=True)
+            else:
+                self._use(statement, keyword, section, seen)
+        return section
+
+    def _use(self, statement: Statement, keyword: Keyword, section: Section, seen: dict[str, Entry]) -> None:
+        if not self._say_support(statement, keyword):
+            if statement.body is not None and keyword.body is not None:
+                self._section(statement.body, keyword.body, names_only=True)
+            section.refused.add(keyword.canonical)
+            return
+        self._complain_of_body(statement, keyword, section.block)
+        entry = self._entry(statement, keyword, section.block)
+        if entry is None:
+            section.refused.add(keyword.canonical)
+            return
+        earlier = seen.setdefault(keyword.canonical, entry)
+        if earlier is not entry and not keyword.many:
+            first = keyword.first_counts
+            self._complaints.warning(
+                "given-twice",
+                entry.words[0],
+                f"`{keyword.name}` stands twice in this block; the {'first' if first else 'last'} one counts",
+                f"the first stands at {earlier.words[0].span}; keep one",
+            )
+            if first:
+                return
+        section.entries.append(entry)
+
+    def _say_support(self, statement: Statement, keyword: Keyword) -> bool:
+        """Whether the keyword is used; says so when it is not, or is an old name."""
+        word = statement.keyword
+        match keyword.support:
+            case Support.SUPPORTED:
+                return True
+            case Support.OLD_SPELLING:
+                self._complaints.warning(
+                    "old-spelling",
+                    word,
+                    f"`{word.text}` is an old spelling, taken as `{keyword.means}`",
+                    f"write `{keyword.means}`",
+                )
+                return True
+            case Support.NOT_YET:
+                self._complaints.add(
+                    keyword.severity, "not-supported-yet", word, f"`{word.text}` is not supported yet: {keyword.reason}"
+                )
+            case Support.IGNORED:
+                self._complaints.add(keyword.severity, "ignored", word, f"`{word.text}` is ignored: {keyword.reason}")
+            case Support.OBSOLETE:
+                self._complaints.add(
+                    keyword.severity, "obsolete", word, f"`{word.text}` has no effect: {keyword.reason}", "delete it"
+                )
+        return False
+
+    def _complain_of_body(self, statement: Statement, keyword: Keyword, block: str) -> None:
+        if statement.body is None or keyword.body is not None:
+            return
+        glued = next((each for each in statement.arguments if self._opens_block(each, block)), None)
+        hint = f"begin `{glued.text}` on a line of its own" if glued else "one statement a line; delete the braces"
+        self._complaints.error(
+            "unexpected-block",
+            statement.body.opening or statement.keyword,
+            f"`{keyword.name}` opens no block; what is in the braces is not read",
+            hint,
+        )
+
+    def _opens_block(self, word: Word, block: str) -> bool:
+        keyword = self._grammar[block].get(word.text)
+        return keyword is not None and keyword.body is not None
+
+    def _entry(self, statement: Statement, keyword: Keyword, block: str) -> Entry | None:
+        try:
+            value = self._value(statement, keyword, block)
+        except Unusable as problem:
+            severity, code = keyword.bad, "bad-value"
+            if not statement.arguments:
+                severity, code = keyword.missing, "missing-argument"
+            taken = f"; the default counts: {keyword.default}" if keyword.default else ""
+            where = statement.words[min(1, len(statement.words) - 1)]
+            self._complaints.add(severity, code, where, f"{keyword.name}: {problem.message}{taken}", problem.hint)
+            if statement.body is not None and keyword.body is not None:
+                self._section(statement.body, keyword.body, names_only=True)
+            return None
+        section = None
+        if keyword.body is not None and statement.body is not None:
+            section = self._section(statement.body, keyword.body, names_only=False)
+        return Entry(keyword=keyword, words=tuple(statement.words), value=value, section=section)
+
+    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:
+        """The value of a statement's argument. Raises Unusable."""
+        argument, given = keyword.argument, statement.arguments
+        if argument.kind is Kind.WORDS:
+            if not given and not argument.optional:
+                raise Unusable("its argument is missing")
+            return None
+        if argument.kind is Kind.FLAG:
+            self._complain_of_surplus(given, keyword, block)
+            return True
+        if not given:
+            if argument.kind is Kind.BOOL:
+                return True
+            if argument.optional:
+                return None
+            raise Unusable("its argument is missing", f"it takes: {argument}")
+        if argument.kind is Kind.SCRIPT:
+            return self._script(given, keyword)
+        if argument.kind is Kind.ENDPOINT:
+            return self._endpoint(given, keyword, block)
+        self._complain_of_surplus(given[1:], keyword, block)
+        taken = _read(given[0].text, argument)
+        if taken.caveat:
+            self._complaints.warning("inexact-value", given[0], taken.caveat)
+        return taken.value
+
+    def _endpoint(self, given: list[Word], keyword: Keyword, block: str) -> object:
+        self._complain_of_surplus(given[2:], keyword, block)
+        taken = endpoint_address(given[0].text)
+        if taken.caveat:
+            self._complaints.warning("inexact-value", given[0], taken.caveat)
+        return taken.value, port(given[1].text) if len(given) > 1 else None
+
+    def _script(self, given: list[Word], keyword: Keyword) -> tuple[str, ...]:
+        """A command: one word, which is quoted when the command has arguments; then maybe user and group."""
+        text, rest = given[0].text, given[1:]
+        if text.startswith("'") and not given[0].quoted:
+            raw = self._sources.rest_of_line(given[0], given[-1]) or " ".join(each.text for each in given)
+            end = raw.find("'", 1)
+            text = raw[1:] if end < 0 else raw[1:end]
+            rest = [each for each in given if end >= 0 and each.column > given[0].column + end]
+        if rest:
+            self._complaints.warning(
+                "script-user",
+                rest[0],
+                f"`{rest[0].text}` is read as the user that runs the command, which is not supported yet;"
+                " it runs as the daemon's user",
+                f'if it is an argument, quote the whole command: {keyword.name} "{text} {rest[0].text}"',
+            )
+        return command(text)
+
+    def _complain_of_surplus(self, words: list[Word], keyword: Keyword, block: str) -> None:
+        if not words:
+            return
+        rows = self._grammar.get(block, {})
+        glued = next((each for each in words if each.text in rows and not each.quoted), None)
+        if glued is not None:
+            self._complaints.error(
+                "glued-statement",
+                glued,
+                f"`{glued.text}` stands on the line of `{keyword.name}` and is not read",
+                "one statement a line: begin it on a line of its own",
+            )
+            return
+        what = "takes no argument" if keyword.argument.kind is Kind.FLAG else "takes no further words"
+        self._complaints.warning(
+            "surplus-words",
+            words[0],
+            f"`{keyword.name}` {what}: `{words[0].text}` is ignored",
+            _flag_hint(words[0], keyword),
+        )
+
+    def _complain_of_unknown(self, statement: Statement, block: str) -> None:
+        word = statement.keyword
+        if word.text.startswith(("{", "${")):
+            return
+        where = f"in `{block}`" if block else "outside of blocks"
+        elsewhere = sorted(name or "the top level" for name, rows in self._grammar.items() if word.text in rows)
+        rest = "; its block is not read" if statement.body is not None else ""
+        if elsewhere:
+            self._complaints.error(
+                "misplaced-keyword",
+                word,
+                f"`{word.text}` is not known {where}{rest}",
+                f"it belongs in {_some(elsewhere)}",
+            )
+            return
+        hint = did_you_mean(word.text, self._grammar[block]) if self._hints_left > 0 else ""
+        self._hints_left -= 1
+        self._complaints.error("unknown-keyword", word, f"unknown keyword `{_short(word.text)}` {where}{rest}", hint)
+
+
+def _read(text: str, argument: Argument) -> Taken:
+    match argument.kind:
+        case Kind.BOOL:
+            return boolean(text)
+        case Kind.INTEGER:
+            return number(text, argument)
+        case Kind.SECONDS:
+            return microseconds(text, argument)
+        case Kind.CHOICE:
+            return chosen(text, argument)
+        case Kind.ADDRESS:
+            return Taken(value=address(text))
+        case _:
+            return Taken(value=text)
+
+
+def _flag_hint(word: Word, keyword: Keyword) -> str:
+    if keyword.argument.kind is Kind.FLAG and word.text.lower() in ("false", "no", "off", "0"):
+        return f"`{keyword.name}` is switched on by standing there; delete the line to switch it off"
+    return ""
+
+
+_HINTS = 200
+"""Unknown keywords that get a hint: finding the nearest word is slow, and a file with more is no configuration."""
+_SHOWN = 4
+_LONGEST_WORD = 60
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_WORD else text[:_LONGEST_WORD] + "…"

@@ -1,0 +1,195 @@
+"""`global_defs`."""
+
+from __future__ import annotations
+
+from keepalived_compat.diagnostics import Severity
+from keepalived_compat.grammar import (
+    BOOL,
+    FLAG,
+    LINES,
+    MAYBE_TEXT,
+    MAYBE_WORDS,
+    SCRIPT,
+    TEXT,
+    WORDS,
+    Grammar,
+    Keyword,
+    block,
+    choice,
+    ignored,
+    integer,
+    not_yet,
+    obsolete,
+    seconds,
+    supported,
+)
+
+_NAMES = "the processes have names of their own"
+_NO_MAIL = "no mail is sent"
+_NO_SNMP = "there is no SNMP agent"
+_NO_DBUS = "there is no D-Bus interface"
+_NO_IPVS = "no IPVS is used"
+_NO_NETFILTER = "no packet filter rules are made"
+_OWN_CLASS = "the process that sends adverts always runs in a real-time class with its memory locked"
+_OWN_BUFFERS = "buffers are sized by need"
+_NO_FIFO = "nothing is written to FIFOs"
+_NO_BFD = "there is no BFD process"
+_DUMPS = "state is read over the control socket, no dump files are written"
+_STAYS_WITH_FILES = "the configuration is read where it is"
+
+
+def _per_process(prefix: str, reason: str) -> tuple[Keyword, ...]:
+    """Scheduling keywords that each of keepalived's processes has."""
+    return (
+        ignored(f"{prefix}_priority", integer(-20, 19), reason),
+        ignored(f"{prefix}_no_swap", FLAG, reason),
+        ignored(f"{prefix}_rt_priority", integer(0), reason),
+        ignored(f"{prefix}_cpu_affinity", WORDS, reason),
+        ignored(f"{prefix}_rlimit_rttime", integer(1), reason),
+        ignored(f"{prefix}_rlimit_rtime", integer(1), reason),
+    )
+
+
+def _buffers(*prefixes: str) -> tuple[Keyword, ...]:
+    rows = []
+    for prefix in prefixes:
+        rows += [ignored(prefix, integer(0), _OWN_BUFFERS), ignored(f"{prefix}_force", BOOL, _OWN_BUFFERS)]
+    return tuple(rows)
+
+
+_COUNT = integer(0, 2**31 - 1)
+_DELAY = integer(0, 4294)
+
+GLOBAL_DEFS: Grammar = {
+    "global_defs": block(
+        supported("router_id", TEXT, default="the host's name", missing=Severity.ERROR),
+        # VRRP
+        supported("vrrp_version", choice("2", "3"), default="2"),
+        supported("vrrp_garp_master_delay", _DELAY, default="5"),
+        supported("vrrp_garp_master_repeat", _COUNT, default="5"),
+        supported("vrrp_garp_master_refresh", _DELAY, default="0"),
+        supported("vrrp_garp_master_refresh_repeat", _COUNT, default="1"),
+        supported("vrrp_garp_lower_prio_delay", _DELAY, default="vrrp_garp_master_delay"),
+        supported("vrrp_garp_lower_prio_repeat", _COUNT, default="vrrp_garp_master_repeat"),
+        supported("vrrp_garp_interval", seconds(), default="0"),
+        supported("vrrp_min_garp", BOOL),
+        supported("vrrp_mcast_group4", TEXT, default="224.0.0.18"),
+        supported("vrrp_down_timer_adverts", integer(1, 100), default="3"),
+        ignored("vrrp_gna_interval", seconds(), "it is for IPv6"),
+        ignored("vrrp_mcast_group6", TEXT, "it is for IPv6"),
+        ignored("vrrp_skip_check_adv_addr", BOOL, "a difference of addresses never makes an advert be refused"),
+        ignored("log_unknown_vrids", FLAG, "adverts of unknown VRIDs are counted"),
+        not_yet("vrrp_garp_extra_if", WORDS, Severity.WARNING, "there are no virtual MACs"),
+        not_yet("vrrp_vmac_garp_intvl", WORDS, Severity.WARNING, "there are no virtual MACs"),
+        not_yet("vrrp_lower_prio_no_advert", BOOL, Severity.WARNING, "an advert of lower priority is answered"),
+        not_yet("vrrp_higher_prio_send_advert", BOOL, Severity.WARNING, "a last advert is not sent before yielding"),
+        not_yet("vrrp_check_unicast_src", FLAG, Severity.WARNING, "adverts of every source are taken"),
+        not_yet("vrrp_strict", BOOL, Severity.WARNING, "RFC limits are not enforced"),
+        not_yet("vrrp_startup_delay", seconds(0.001), Severity.WARNING, "instances start at once"),
+        not_yet("vrrp_delay_after_boot", seconds(0.001), Severity.WARNING, "instances start at once", since="2.4.0"),
+        not_yet("vrrp_owner_ignore_adverts", BOOL, Severity.WARNING, "priority 255 hears adverts too", since="2.3.3"),
+        not_yet("v3_checksum_as_v2", FLAG, Severity.WARNING, "VRRPv3 checksums follow the RFC", since="2.2.8"),
+        not_yet("disable_local_igmp", FLAG, Severity.WARNING, "the kernel's IGMP is left as it is"),
+        not_yet("dynamic_interfaces", MAYBE_TEXT, Severity.WARNING, "every interface has to exist at start"),
+        not_yet("default_interface", TEXT, Severity.WARNING, "addresses go to the instance's interface"),
+        ignored("vmac_prefix", TEXT, "there are no virtual MACs"),
+        ignored("vmac_addr_prefix", TEXT, "there are no virtual MACs"),
+        ignored("vrrp_rx_bufs_policy", WORDS, _OWN_BUFFERS),
+        ignored("vrrp_rx_bufs_multiplier", integer(1), _OWN_BUFFERS),
+        *_buffers("vrrp_netlink_cmd_rcv_bufs", "vrrp_netlink_monitor_rcv_bufs", "process_monitor_rcv_bufs"),
+        *_buffers("lvs_netlink_cmd_rcv_bufs", "lvs_netlink_monitor_rcv_bufs"),
+        # Mail
+        not_yet("notification_email", FLAG, Severity.NOTE, _NO_MAIL, body=LINES),
+        not_yet("notification_email_from", WORDS, Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_server", WORDS, Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_helo_name", TEXT, Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_connect_timeout", integer(0, 4294), Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_alert", BOOL, Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_alert_vrrp", BOOL, Severity.NOTE, _NO_MAIL),
+        not_yet("smtp_alert_checker", BOOL, Severity.NOTE, _NO_MAIL),
+        ignored("no_email_faults", FLAG, _NO_MAIL),
+        ignored("no_checker_emails", BOOL, _NO_MAIL),
+        # Scripts
+        not_yet("script_user", WORDS, Severity.WARNING, "scripts run as the daemon's user"),
+        not_yet("enable_script_security", FLAG, Severity.WARNING, "it is not looked who may write to a script"),
+        not_yet("startup_script", SCRIPT, Severity.WARNING, "the script is not run"),
+        not_yet("startup_script_timeout", integer(1, 1000), Severity.NOTE, "the script is not run"),
+        not_yet("shutdown_script", SCRIPT, Severity.WARNING, "the script is not run"),
+        not_yet("shutdown_script_timeout", integer(1, 1000), Severity.NOTE, "the script is not run"),
+        ignored("use_symlink_paths", BOOL, "scripts are always run by the path that is written", since="2.3.0"),
+        ignored("set_supplementary_groups", BOOL, "scripts run as the daemon's user", since="2.4.4"),
+        not_yet("notify_fifo", WORDS, Severity.WARNING, _NO_FIFO),
+        not_yet("notify_fifo_script", SCRIPT, Severity.WARNING, _NO_FIFO),
+        not_yet("vrrp_notify_fifo", WORDS, Severity.WARNING, _NO_FIFO),
+        not_yet("vrrp_notify_fifo_script", SCRIPT, Severity.WARNING, _NO_FIFO),
+        not_yet("lvs_notify_fifo", WORDS, Severity.WARNING, _NO_FIFO),
+        not_yet("lvs_notify_fifo_script", SCRIPT, Severity.WARNING, _NO_FIFO),
+        not_yet("vrrp_notify_priority_changes", BOOL, Severity.WARNING, _NO_FIFO),
+        not_yet("fifo_write_vrrp_states_on_reload", FLAG, Severity.WARNING, _NO_FIFO),
+        not_yet("rs_init_notifies", BOOL, Severity.WARNING, "notify_up is run at changes only"),
+        # Checkers and forwarding
+        ignored("checker_log_all_failures", BOOL, "the reason of each change is logged, the last failure is shown"),
+        ignored("lvs_timeouts", WORDS, _NO_IPVS),
+        ignored("lvs_flush", FLAG, _NO_IPVS),
+        ignored("lvs_flush_on_stop", MAYBE_TEXT, _NO_IPVS),
+        ignored("lvs_flush_onstop", MAYBE_TEXT, _NO_IPVS),
+        ignored("lvs_sync_daemon", WORDS, "the directors need no synchronisation of connections"),
+        # Processes
+        ignored("process_names", FLAG, _NAMES),
+        ignored("process_name", TEXT, _NAMES),
+        ignored("vrrp_process_name", TEXT, _NAMES),
+        ignored("checker_process_name", TEXT, _NAMES),
+        ignored("lvs_process_name", TEXT, _NAMES),
+        ignored("bfd_process_name", TEXT, _NAMES),
+        ignored("max_auto_priority", integer(-1, 99, optional=True), _OWN_CLASS),
+        ignored("min_auto_priority_delay", integer(1, 10_000_000), _OWN_CLASS),
+        *_per_process("vrrp", _OWN_CLASS),
+        *_per_process("checker", "the checkers run in the ordinary class; they cannot delay adverts"),
+        *_per_process("bfd", _NO_BFD),
+        ignored("umask", TEXT, "no files are written"),
+        ignored("random_seed", integer(0), "the first checks are spread evenly"),
+        # Packet filters
+        ignored("nftables", MAYBE_TEXT, _NO_NETFILTER),
+        ignored("nftables_priority", integer(-(2**31), 2**31 - 1), _NO_NETFILTER),
+        ignored("nftables_ifindex", FLAG, _NO_NETFILTER),
+        ignored("nftables_counters", FLAG, _NO_NETFILTER),
+        ignored("nftables_ipvs", MAYBE_TEXT, _NO_IPVS),
+        ignored("nftables_ipvs_priority", integer(-(2**31), 2**31 - 1), _NO_IPVS),
+        ignored("nftables_ipvs_start_fwmark", integer(1), _NO_IPVS),
+        ignored("vrrp_iptables", MAYBE_WORDS, _NO_NETFILTER),
+        ignored("vrrp_ipsets", MAYBE_WORDS, _NO_NETFILTER),
+        # SNMP, D-Bus, dumps, reload
+        ignored("snmp_socket", TEXT, _NO_SNMP),
+        not_yet("enable_traps", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_vrrp", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_keepalived", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_rfc", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_rfcv2", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_rfcv3", FLAG, Severity.WARNING, _NO_SNMP),
+        not_yet("enable_snmp_checker", FLAG, Severity.WARNING, _NO_SNMP),
+        ignored("snmp_vs_stats_update_interval", seconds(0.001, 30), _NO_SNMP, since="2.3.0"),
+        ignored("snmp_rs_stats_update_interval", seconds(0.001, 30), _NO_SNMP, since="2.3.0"),
+        not_yet("enable_dbus", FLAG, Severity.WARNING, _NO_DBUS),
+        ignored("dbus_service_name", TEXT, _NO_DBUS),
+        ignored("dbus_no_interface_name", TEXT, _NO_DBUS, since="2.3.0"),
+        ignored(
+            "reload_check_config", MAYBE_TEXT, "a bad configuration is always refused, and the old one keeps running"
+        ),
+        not_yet("reload_time_file", TEXT, Severity.WARNING, "there are no scheduled reloads"),
+        not_yet("reload_repeat", FLAG, Severity.WARNING, "there are no scheduled reloads"),
+        not_yet("reload_file", MAYBE_TEXT, Severity.WARNING, "no file tells of a reload"),
+        ignored("include_check", MAYBE_WORDS, "problems of includes are always said"),
+        ignored("config_save_dir", TEXT, _STAYS_WITH_FILES),
+        ignored("tmp_config_directory", TEXT, _STAYS_WITH_FILES),
+        ignored("data_use_instance", BOOL, _DUMPS),
+        ignored("json_version", choice("1", "2"), _DUMPS, since="2.2.8"),
+        ignored("state_dump_file", TEXT, _DUMPS, since="2.3.3"),
+        ignored("stats_dump_file", TEXT, _DUMPS, since="2.3.3"),
+        ignored("json_dump_file", TEXT, _DUMPS, since="2.3.3"),
+        ignored("iproute_usr_dir", TEXT, "names of routing tables are not used", since="2.3.2"),
+        ignored("iproute_etc_dir", TEXT, "names of routing tables are not used", since="2.3.2"),
+        obsolete("lvs_id", "keepalived dropped it after 1.1.7; `router_id` names the director"),
+        obsolete("plugin_dir", "it was removed from keepalived"),
+        obsolete("notify_email", "it never existed; `notification_email` is meant"),
+    ),
+}

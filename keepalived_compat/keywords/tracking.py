@@ -1,0 +1,63 @@
+"""What instances may track. None of it is done yet; the words are known so that misspelt ones are found."""
+
+from __future__ import annotations
+
+from keepalived_compat.grammar import (
+    ADDRESS,
+    BOOL,
+    MAYBE_WORDS,
+    SCRIPT,
+    TEXT,
+    WORDS,
+    Grammar,
+    block,
+    integer,
+    seconds,
+    supported,
+)
+
+TRACKING: Grammar = {
+    "vrrp_script": block(
+        supported("script", SCRIPT),
+        supported("interval", seconds(0.001), default="1"),
+        supported("timeout", seconds(0.001), default="interval"),
+        supported("weight", WORDS, default="0"),
+        supported("rise", integer(1), default="1"),
+        supported("fall", integer(1), default="1"),
+        supported("user", WORDS),
+        supported("init_fail"),
+    ),
+    "vrrp_track_process": block(
+        supported("process", WORDS),
+        supported("param_match", MAYBE_WORDS),
+        supported("weight", WORDS, default="0"),
+        supported("quorum", integer(1, 65535), default="1"),
+        supported("quorum_max", integer(0, 65535)),
+        supported("delay", seconds(0.000001, 3600), default="0"),
+        supported("terminate_delay", seconds(0.000001, 3600), default="0"),
+        supported("fork_delay", seconds(0.000001, 3600), default="0"),
+        supported("full_command"),
+    ),
+    "track_file": block(
+        supported("file", TEXT),
+        supported("weight", WORDS, default="1"),
+        supported("init_file", MAYBE_WORDS),
+    ),
+    "bfd_instance": block(
+        supported("neighbor_ip", ADDRESS),
+        supported("neighbour_ip", ADDRESS, means="neighbor_ip"),
+        supported("source_ip", ADDRESS),
+        supported("min_rx", seconds(1, 4294967), default="10 ms"),
+        supported("min_tx", seconds(1, 4294967), default="10 ms"),
+        supported("idle_tx", seconds(1000, 4294967), default="1000 ms"),
+        supported("multiplier", integer(1, 255), default="5"),
+        supported("passive"),
+        supported("ttl", integer(1, 255), default="255"),
+        supported("hoplimit", integer(1, 255), means="ttl"),
+        supported("max_hops", integer(-1, 255), default="0"),
+        supported("multihop", BOOL, since="2.2.8"),
+        supported("weight", WORDS, default="0"),
+        supported("vrrp"),
+        supported("checker"),
+    ),
+}

@@ -1,0 +1,188 @@
+"""Words and braces to a tree, whatever is wrong with the braces.
+
+A brace that is missing is reported once, where its block began, and the tree goes on as if it were there: a statement
+that cannot stand where it is but could in a block further out shows which block was not closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.grammar import LINES, ROOT, Grammar, Keyword
+from keepalived_compat.source import Word
+from keepalived_compat.tree import Body, Statement
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A block that is open."""
+
+    owner: Statement | None
+    body: Body
+    block: str | None
+    """Its name in the grammar; None = a block that the grammar does not know."""
+
+
+class Parser:
+    """Builds the tree of one configuration."""
+
+    def __init__(self, *, grammar: Grammar, complaints: Complaints) -> None:
+        self._grammar = grammar
+        self._complaints = complaints
+        self._root = Body(None)
+        self._stack = [_Frame(None, self._root, ROOT)]
+        self._missing = 0
+        """Closing braces that the whole file lacks; below 0: it has too many."""
+        self._closed_early = 0
+        """Blocks closed by recovery whose brace may still come."""
+
+    def parse(self, lines: Iterable[list[Word]]) -> Body:
+        """The tree. Complaints about braces have been filed."""
+        lines = list(lines)
+        self._missing = sum(each.opens - each.closes for line in lines for each in line if each.text in "{}")
+        for line in lines:
+            self._line(line)
+        self._expect_body()
+        self._finish()
+        return self._root
+
+    def _line(self, line: list[Word]) -> None:
+        start = 0
+        for index, word in enumerate(line):
+            if word.text not in "{}" or word.quoted or not word.text:
+                continue
+            if index > start:
+                self._statement(line[start:index], opens=word.text == "{")
+            if word.text == "{":
+                self._open(word)
+            else:
+                self._close(word)
+            start = index + 1
+        if start < len(line):
+            self._statement(line[start:] if start else line, opens=False)
+
+    def _statement(self, words: list[Word], *, opens: bool) -> None:
+        self._expect_body()
+        self._resynchronise(words[0], opens=opens)
+        self._stack[-1].body.statements.append(Statement(words))
+
+    def _open(self, brace: Word) -> None:
+        frame = self._stack[-1]
+        owner = frame.body.statements[-1] if frame.body.statements else None
+        if owner is None or owner.body is not None:
+            self._complaints.fatal(
+                "unexpected-brace", brace, "this `{` belongs to no keyword", "write `keyword … {`, or delete the brace"
+            )
+            owner = Statement([brace])
+            frame.body.statements.append(owner)
+        self._push(owner, brace)
+
+    def _push(self, owner: Statement, brace: Word | None) -> None:
+        owner.body = Body(brace)
+        keyword = self._known(self._stack[-1].block, owner.keyword.text)
+        self._stack.append(_Frame(owner, owner.body, keyword.body if keyword else None))
+
+    def _close(self, brace: Word) -> None:
+        self._expect_body()
+        if len(self._stack) > 1:
+            self._stack.pop().body.closing = brace
+        elif self._closed_early:
+            self._closed_early -= 1
+        else:
+            self._missing += 1
+            self._complaints.fatal(
+                "surplus-brace",
+                brace,
+                "this `}` closes nothing",
+                "delete it, or see which block above was closed too early",
+            )
+
+    def _expect_body(self) -> None:
+        """The last statement opened no block; complain if it had to, and open it where a closing brace will come."""
+        frame = self._stack[-1]
+        if not frame.body.statements:
+            return
+        last = frame.body.statements[-1]
+        if last.body is not None:
+            return
+        keyword = self._known(frame.block, last.keyword.text)
+        if keyword is None or keyword.body is None:
+            return
+        if self._missing < 0:
+            self._missing += 1
+            self._complaints.fatal(
+                "missing-brace",
+                last.keyword,
+                f"`{last.title()}` lacks its opening brace",
+                "end the line with `{`",
+            )
+            self._push(last, None)
+        else:
+            self._complaints.error(
+                "missing-block", last.keyword, f"`{last.title()}` has no block", f"write `{last.title()} {{ … }}`"
+            )
+            last.body = Body(None)
+
+    def _resynchronise(self, first: Word, *, opens: bool) -> None:
+        """Close the blocks that this statement shows to be over."""
+        depth = self._depth_of(first, opens=opens)
+        if depth is None:
+            return
+        unclosed = self._stack[depth + 1 :]
+        inner = unclosed[-1].owner
+        if inner is None:
+            return
+        names = " and ".join(f"`{each.owner.title()}`" for each in reversed(unclosed) if each.owner)
+        self._complaints.fatal(
+            "missing-brace",
+            inner.keyword,
+            f"{names} {'is' if len(unclosed) == 1 else 'are'} not closed before `{first.text}` at {first.span}",
+            f"put {_braces(len(unclosed))} before line {first.line}",
+        )
+        self._closed_early += max(len(unclosed) - max(self._missing, 0), 0)
+        self._missing -= len(unclosed)
+        del self._stack[depth + 1 :]
+
+    def _depth_of(self, first: Word, *, opens: bool) -> int | None:
+        """Index of the open block that this statement belongs to when it is not the innermost one."""
+        inner = self._stack[-1]
+        if len(self._stack) == 1 or first.quoted or self._known(inner.block, first.text):
+            return None
+        for depth in range(len(self._stack) - 2, -1, -1):
+            keyword = self._known(self._stack[depth].block, first.text)
+            if keyword is None:
+                continue
+            certain = depth == 0 and opens and keyword.body is not None
+            lacking = inner.block is not None and self._missing >= len(self._stack) - 1 - depth
+            return depth if certain or lacking else None
+        return None
+
+    def _known(self, block: str | None, word: str) -> Keyword | None:
+        if block is None or block == LINES:
+            return None
+        return self._grammar[block].get(word)
+
+    def _finish(self) -> None:
+        """Complain once of all that is open at the end."""
+        unclosed = self._stack[:0:-1]
+        owners = [each.owner for each in unclosed if each.owner is not None]
+        if not owners:
+            return
+        shown = owners[:_SHOWN]
+        names = ", ".join(f"`{each.title()}` (line {each.keyword.line})" for each in shown)
+        more = f" and {len(owners) - _SHOWN} more" if len(owners) > _SHOWN else ""
+        self._complaints.fatal(
+            "missing-brace",
+            owners[0].keyword,
+            f"not closed at the end of the file: {names}{more}",
+            f"put {_braces(len(owners))} where the block ends",
+        )
+
+
+_SHOWN = 4
+
+
+def _braces(count: int) -> str:
+    return "`}`" if count == 1 else f"{count} closing braces"

@@ -1,0 +1,254 @@
+"""Physical lines to logical ones: comments, `@config-id` lines, `$definitions`, includes.
+
+`~SEQ` and `~LST` are recognised and refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from keepalived_compat.definitions import Definitions
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.lexer import Line, uncommented
+from keepalived_compat.source import Reader, Sources, Span
+
+LINE_LIMIT = 1023
+"""Bytes in a line that keepalived reads; newer releases drop a longer one, 2.2.7 cuts it in two."""
+LINE_REFUSED = 65_536
+"""Characters beyond which a line is dropped here too: no configuration has one."""
+FILE_LIMIT = 10_000
+"""Files that one configuration may include: more is a mistake that multiplies."""
+
+_CONDITIONAL = re.compile(r"@(?P<negated>\^?)(?P<name>\S+)(?P<blank>\s+)?")
+_INCLUDE = re.compile(r"include(?P<kind>[rmwba]?)(?:\s+(?P<pattern>.*))?$")
+_SEQUENCE = re.compile(r"~(?:SEQx?|LST)\b")
+
+
+class Preprocessor:
+    """Reads a file and all that it includes into one stream of lines."""
+
+    def __init__(self, *, reader: Reader, config_id: str, complaints: Complaints, sources: Sources) -> None:
+        self._reader = reader
+        self._config_id = config_id
+        self._complaints = complaints
+        self._sources = sources
+        self._definitions = Definitions(complaints=complaints, config_id=config_id)
+        self._open: list[str] = []
+        self._files = 0
+
+    def lines(self, path: Path) -> Iterator[Line]:
+        """Logical lines of the configuration that begins in `path`. A file that cannot be read is a fatal complaint."""
+        try:
+            content = self._reader.read(path)
+        except OSError as problem:
+            self._complaints.fatal(
+                "unreadable-file",
+                whole_file(path),
+                f"cannot read the configuration: {problem.strerror or problem}",
+                "give its path with -f, and see that it may be read",
+            )
+            return
+        except ValueError as problem:
+            self._complaints.fatal("unreadable-file", whole_file(path), f"not a path: {problem}")
+            return
+        yield from self._file(path, content)
+
+    def _file(self, path: Path, content: bytes) -> Iterator[Line]:
+        self._files += 1
+        self._open.append(self._reader.identity(path))
+        physical = self._decoded(path, content)
+        self._sources.add(str(path), physical)
+        continued: list[Line] | None = None
+        for number, text in enumerate(physical, 1):
+            start = len(text) - len(text.lstrip())
+            if start == len(text) or text[start] in "#!":
+                if continued is not None:
+                    continued = self._definitions.end(continued)
+                continue
+            line = uncommented(Line(text[start:], str(path), number, start))
+            if not line.text or not self._fits(line):
+                continue
+            if continued is not None:
+                continued = self._definitions.go_on(continued, line)
+            elif line.text[0] in "@$~i" or "$" in line.text:
+                line_or_none = self._selected(line)
+                if line_or_none is None:
+                    continue
+                if self._definitions.begins(line_or_none):
+                    continued = self._definitions.begin(line_or_none)
+                    continue
+                for each in self._definitions.expand(line_or_none, path.parent):
+                    yield from self._included_or_kept(each, path)
+            else:
+                yield line
+        if continued is not None:
+            self._definitions.end(continued)
+        self._open.pop()
+
+    def _decoded(self, path: Path, content: bytes) -> list[str]:
+        """The physical lines of a file; none when it is no text."""
+        where = whole_file(path)
+        if b"\0" in content:
+            number = content[: content.index(b"\0")].count(b"\n") + 1
+            self._complaints.fatal(
+                "not-text",
+                where._replace(line=number),
+                "the file holds a NUL byte: it is not a text file, or it is damaged",
+                "restore the file; keepalived drops such lines",
+            )
+            return []
+        if content.startswith(b"\xef\xbb\xbf"):
+            content = content[3:]
+            self._complaints.warning(
+                "byte-order-mark",
+                where,
+                "the file begins with a UTF-8 byte order mark, which is skipped; keepalived takes it for a keyword",
+                "save the file without it",
+            )
+        try:
+            text = content.decode()
+        except UnicodeDecodeError as problem:
+            number = content[: problem.start].count(b"\n") + 1
+            self._complaints.warning(
+                "not-utf-8",
+                where._replace(line=number),
+                "the file is not UTF-8 from here on; what cannot be read is replaced",
+                "matters only outside comments",
+            )
+            text = content.decode(errors="replace")
+        lines = text.split("\n")
+        return [each.rstrip("\r") for each in lines] if "\r" in text else lines
+
+    def _fits(self, line: Line) -> bool:
+        length = len(line.text)
+        if length <= LINE_LIMIT // 4:
+            return True
+        if length > LINE_REFUSED:
+            self._complaints.error(
+                "long-line",
+                line.span(0, 1),
+                f"a line of {length} characters is dropped",
+                "split it; an include may help",
+            )
+            return False
+        if len(line.text.encode(errors="replace")) > LINE_LIMIT:
+            self._complaints.warning(
+                "long-line",
+                line.span(0, 1),
+                f"the line is longer than {LINE_LIMIT} bytes: read whole here, dropped or cut in two by keepalived",
+                "split it if keepalived shall read it too",
+            )
+        return True
+
+    def _selected(self, line: Line) -> Line | None:
+        """The rest of an `@id` line when it is for us; other lines as they are."""
+        if line.text[0] != "@":
+            return line
+        found = _CONDITIONAL.match(line.text)
+        if found is None or found["blank"] is None:
+            self._complaints.error(
+                "bad-condition",
+                line.span(0, len(line.text)),
+                f"`{line.text}` has nothing after its config-id; the line is dropped",
+                "write `@ID keyword …` on one line",
+            )
+            return None
+        wanted = (found["name"] == self._config_id) != bool(found["negated"])
+        return line.without_prefix(found.end()) if wanted else None
+
+    def _included_or_kept(self, line: Line, path: Path) -> Iterator[Line]:
+        text = line.text
+        if text.startswith("~") and _SEQUENCE.match(text):
+            self._complaints.error(
+                "not-supported-yet",
+                line.span(0, len(text)),
+                f"{text[1:4]} generates configuration lines, which is not supported yet: what it would make is missing",
+                "write the lines out",
+            )
+            return
+        found = _INCLUDE.match(text) if text.startswith("include") else None
+        if found is None:
+            yield line
+            return
+        pattern = found["pattern"]
+        where = line.span(0, len(text))
+        if not pattern:
+            self._complaints.fatal(
+                "missing-argument", where, "`include` names no file", "include /etc/keepalived/conf.d/*.conf"
+            )
+            return
+        yield from self._include(pattern, where, path, strict=bool(found["kind"]))
+
+    def _include(self, pattern: str, where: Span, path: Path, *, strict: bool) -> Iterator[Line]:
+        complain = self._complaints.fatal if strict else self._complaints.error
+        try:
+            names = [found for each in expand_braces(pattern) for found in self._reader.match(each, path.parent)]
+        except (OSError, ValueError, RuntimeError) as problem:
+            complain("include-problem", where, f"cannot look for `{pattern}`: {problem}")
+            return
+        if not names:
+            hint = (
+                "include takes no quotes: they are part of the name"
+                if '"' in pattern
+                else "see the path; it is relative to this file"
+            )
+            if strict or not any(each in pattern for each in "*?[{"):
+                complain("include-problem", where, f"no file matches `{pattern}`", hint)
+            else:
+                self._complaints.note("include-problem", where, f"no file matches `{pattern}`", hint)
+        for name in names:
+            content = self._admitted(name, where, strict=strict)
+            if content is not None:
+                yield from self._file(name, content)
+
+    def _admitted(self, name: Path, where: Span, *, strict: bool) -> bytes | None:
+        """The content of a file to include, None (with a complaint) when it is not to be read."""
+        complain = self._complaints.fatal if strict else self._complaints.error
+        if self._reader.identity(name) in self._open:
+            self._complaints.fatal(
+                "include-loop",
+                where,
+                f"`{name}` is included again while it is being read",
+                "break the loop of includes",
+            )
+            return None
+        if self._files >= FILE_LIMIT:
+            self._complaints.fatal("include-problem", where, f"more than {FILE_LIMIT} files are included")
+            return None
+        refusal = self._reader.refusal(name)
+        if refusal:
+            complain(
+                "include-problem",
+                where,
+                f"`{name}` is not read: {refusal}",
+                "keepalived takes regular files that are not executable",
+            )
+            return None
+        try:
+            return self._reader.read(name)
+        except OSError as problem:
+            complain("include-problem", where, f"cannot read `{name}`: {problem.strerror or problem}")
+            return None
+
+
+def whole_file(path: Path) -> Span:
+    """The place that stands for a file as such."""
+    return Span(str(path), 1, 1, 1)
+
+
+def expand_braces(pattern: str, limit: int = 256) -> list[str]:
+    """`a{b,c}` to `ab`, `ac`, as GLOB_BRACE of glob(3) does; more than `limit` alternatives raise ValueError."""
+    ready: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        if len(ready) + len(waiting) > limit:
+            raise ValueError(f"more than {limit} alternatives")
+        each = waiting.pop()
+        inner = re.search(r"\{([^{}]*)\}", each)
+        if inner is None or inner[1] == "":
+            ready.append(each)
+            continue
+        waiting += [each[: inner.start()] + one + each[inner.end() :] for one in reversed(inner[1].split(","))]
+    return ready

@@ -1,0 +1,39 @@
+"""The way in: a path to a judged configuration and every complaint about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.judgement import Judge, Section
+from keepalived_compat.keywords import KEEPALIVED
+from keepalived_compat.lexer import words
+from keepalived_compat.parser import Parser
+from keepalived_compat.preprocess import Preprocessor
+from keepalived_compat.source import DiskReader, Reader, Sources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was read."""
+
+    root: Section
+    complaints: Complaints
+    sources: Sources
+
+
+def read(path: Path, *, config_id: str, reader: Reader | None = None) -> Reading:
+    """Read a keepalived.conf and what it includes; whatever is in the files, this raises nothing.
+
+    `config_id` selects `@ID` lines; keepalived takes the host's name unless told otherwise.
+    """
+    complaints = Complaints()
+    sources = Sources()
+    preprocessor = Preprocessor(
+        reader=reader or DiskReader(), config_id=config_id, complaints=complaints, sources=sources
+    )
+    parser = Parser(grammar=KEEPALIVED, complaints=complaints)
+    tree = parser.parse(words(line, complaints) for line in preprocessor.lines(path))
+    root = Judge(grammar=KEEPALIVED, complaints=complaints, sources=sources).judge(tree)
+    return Reading(root=root, complaints=complaints, sources=sources)

@@ -1,0 +1,141 @@
+"""Arguments of keywords to Python values, or why not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from keepalived_compat.grammar import Argument, Kind
+from keepalived_compat.nearest import did_you_mean
+
+SECOND_US = 1_000_000
+_DECIMALS = 6
+_LONGEST_NUMBER = 20
+
+TRUE = ("true", "on", "yes")
+FALSE = ("false", "off", "no")
+
+_INTEGER = re.compile(r"(-?\d+)(.*)", re.ASCII | re.DOTALL)
+_SECONDS = re.compile(r"(\d*)(?:\.(\d*))?(.*)", re.ASCII | re.DOTALL)
+
+
+class Unusable(Exception):
+    """An argument that cannot be used."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A value, and (`caveat`) how it differs from what stands there."""
+
+    value: object
+    caveat: str = ""
+
+
+def number(text: str, argument: Argument) -> Taken:
+    """A whole number in the argument's range. Raises Unusable."""
+    found = _INTEGER.fullmatch(text)
+    if found is None:
+        raise Unusable(f"`{text}` is not a whole number", _range(argument))
+    digits, rest = found.groups()
+    if rest and argument.strict:
+        raise Unusable(f"`{text}` is not a whole number", _range(argument))
+    if len(digits) > _LONGEST_NUMBER or not argument.low <= int(digits) <= argument.high:
+        raise Unusable(f"`{text}` is out of range", _range(argument))
+    return Taken(value=int(digits), caveat=f"`{text}` is not a whole number, taken as {int(digits)}" if rest else "")
+
+
+def microseconds(text: str, argument: Argument) -> Taken:
+    """Decimal seconds in the argument's range, as whole µs. Raises Unusable."""
+    found = _SECONDS.fullmatch(text)
+    whole, fraction, rest = found.groups() if found else ("", None, "")
+    if not whole and not fraction:
+        raise Unusable(f"`{text}` is not a number of seconds", _range(argument))
+    fraction = fraction or ""
+    if len(whole) > _LONGEST_NUMBER:
+        raise Unusable(f"`{text}` is out of range", _range(argument))
+    kept = int(fraction[:_DECIMALS].ljust(_DECIMALS, "0") or "0")
+    value = int(whole or "0") * SECOND_US + kept + (fraction[_DECIMALS : _DECIMALS + 1] >= "5")
+    if not round(argument.low * SECOND_US) <= value <= round(argument.high * SECOND_US):
+        raise Unusable(f"`{text}` is out of range", _range(argument))
+    caveat = ""
+    if rest:
+        caveat = f"`{text}` is not a number of seconds, taken as {value / SECOND_US:g}"
+    elif len(fraction) > _DECIMALS:
+        caveat = f"`{text}` is rounded to whole microseconds"
+    return Taken(value=value, caveat=caveat)
+
+
+def boolean(text: str) -> Taken:
+    """true, on, yes, false, off, no. Raises Unusable."""
+    if text in TRUE or text in FALSE:
+        return Taken(value=text in TRUE)
+    if text.lower() in TRUE + FALSE:
+        value = text.lower() in TRUE
+        return Taken(value=value, caveat=f"`{text}` is read as {str(value).lower()}; keepalived wants it in lower case")
+    raise Unusable(f"`{text}` is neither true nor false", "true, on, yes, false, off or no")
+
+
+def chosen(text: str, argument: Argument) -> Taken:
+    """One of the argument's words. Raises Unusable."""
+    if text in argument.choices:
+        return Taken(value=text)
+    for each in argument.choices:
+        if each.lower() == text.lower():
+            return Taken(
+                value=each,
+                caveat="" if argument.any_case else f"`{text}` is taken as `{each}`; keepalived wants it in that case",
+            )
+    hint = did_you_mean(text, argument.choices)
+    raise Unusable(f"`{text}` is not known here", f"{hint + ' ' if hint else ''}one of {', '.join(argument.choices)}")
+
+
+def address(text: str) -> IPv4Address | IPv6Address:
+    """An address. Raises Unusable."""
+    try:
+        return ip_address(text)
+    except ValueError as problem:
+        raise Unusable(f"`{text}` is not an IP address") from problem
+
+
+def endpoint_address(text: str) -> Taken:
+    """An address before a port, where keepalived drops what follows `/` or `-`. Raises Unusable."""
+    bare = re.split(r"[/-]", text, maxsplit=1)[0]
+    value = address(bare)
+    return Taken(
+        value=value, caveat="" if bare == text else f"`{text}` is taken as {bare}: no prefix or range belongs here"
+    )
+
+
+PORT = Argument(kind=Kind.INTEGER, low=0, high=65535, strict=True)
+
+
+def port(text: str) -> int | None:
+    """A port, None for 0. Raises Unusable."""
+    try:
+        value = number(text, PORT).value
+    except Unusable as problem:
+        raise Unusable(f"`{text}` is not a port", "a number, 1 to 65535; names of services are not known") from problem
+    return value if isinstance(value, int) and value else None
+
+
+def command(text: str) -> tuple[str, ...]:
+    """A command as an argument vector; no shell is used. Raises Unusable."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as problem:
+        raise Unusable(f"the command cannot be split into words: {problem}") from problem
+    if not words or not words[0]:
+        raise Unusable("the command is empty")
+    return words
+
+
+def _range(argument: Argument) -> str:
+    what = "a whole number" if argument.kind is Kind.INTEGER else "seconds, at most six decimals"
+    return f"{what}, {argument.low:.10g} to {argument.high:.10g}"
