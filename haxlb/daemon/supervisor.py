@@ -283,8 +283,9 @@ class Supervisor:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
         self._config_problem = "; ".join(problems)
         self._loaded_at = self._world.wall.wall()
-        self._watch_vips()
-        self._tell_peers()
+        if change.speaker:
+            self._watch_vips()
+            self._tell_peers()
         said = "; ".join((f"reloaded: {change.summary}", *change.later))
         self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self._config_problem)
         return Answer(

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from haxlb.daemon.reload import compare
+from haxlb.model.node import ForwardingSettings, MqttSettings, RealServer
+
+
+def test_nothing(kit):
+    change = compare(kit.node(), kit.node())
+    assert change.nothing
+    assert change.summary == "nothing has changed"
+
+
+def test_who_is_concerned(kit):
+    old = kit.node(servers=(kit.virtual_server(),))
+    faster = kit.node(kit.instance(advert_interval_us=500_000), servers=(kit.virtual_server(),))
+    change = compare(old, faster)
+    assert (change.speaker, change.checker, change.broker, change.frames) == (True, False, False, False)
+    heavier = replace(
+        old,
+        virtual_servers=(
+            kit.virtual_server(80, RealServer(address=kit.vip("192.168.10.21").address, port=80, weight=5)),
+        ),
+    )
+    change = compare(old, heavier)
+    assert (change.speaker, change.checker, change.broker, change.frames) == (False, True, False, False)
+    told = compare(old, replace(old, mqtt=MqttSettings(host="192.0.2.1")))
+    assert (told.speaker, told.checker, told.broker) == (False, False, True)
+
+
+def test_another_interface_concerns_the_forwarder_too(kit):
+    old = kit.node(servers=(kit.virtual_server(),))
+    moved = kit.node(kit.instance(interface="eth1"), servers=(kit.virtual_server(),))
+    assert compare(old, moved).checker
+
+
+def test_words(kit):
+    old = kit.node(kit.instance("VI_1"), kit.instance("VI_2", vrid=52))
+    new = kit.node(kit.instance("VI_1", priority=90), kit.instance("VI_3", vrid=53), servers=(kit.virtual_server(),))
+    assert compare(old, new).summary == (
+        "instance VI_2 removed, instance VI_1 changed, instance VI_3 added, "
+        "virtual server [192.168.10.100]:tcp:80 added, forwarding settings changed"
+    )
+
+
+def test_what_waits_for_a_restart_is_said(kit):
+    old = kit.node()
+    new = replace(old, node="lb9", forwarding=ForwardingSettings(flow_buckets_log2=18))
+    change = compare(old, new)
+    assert len(change.later) == 2
+    assert "lb1 until haxlb is restarted" in change.later[0]

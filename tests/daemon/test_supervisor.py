@@ -1,0 +1,426 @@
+from __future__ import annotations
+
+import asyncio
+from ipaddress import IPv4Address
+
+import pytest
+
+from haxlb.daemon.control import Reload, Resume, Show, Swap
+from haxlb.daemon.messages import (
+    ConfigureChecker,
+    ConfigureSpeaker,
+    HandOver,
+    Happened,
+    LinkAltered,
+    PeersKnown,
+    Stop,
+    SwapProgram,
+)
+from haxlb.daemon.messages import Resume as ResumeSpeaker
+from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
+from haxlb.model.errors import HostError
+from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
+from haxlb.model.node import MqttSettings, Role
+
+
+def silent(_):
+    """Steps are of no interest here."""
+
+
+async def nothing(_world):
+    """Start and stop is all."""
+
+
+# -- start order
+
+
+def test_the_speaker_starts_when_the_data_plane_is_in_force(play, kit):
+    world = play(lambda _: asyncio.sleep(3), kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=1.5)
+    assert [name for _, name in world.started] == ["checker", "speaker"]
+    assert {name: at for at, name in world.started} == {"checker": 0, "speaker": pytest.approx(1.5)}
+
+
+def test_the_speaker_waits_no_longer_than_five_seconds_for_the_data_plane(play, kit):
+    world = play(lambda _: asyncio.sleep(6), kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
+    assert {name: at for at, name in world.started}["speaker"] == pytest.approx(5)
+    assert "forwarding_late" in world.events()
+
+
+def test_without_virtual_servers_there_is_no_checker_and_nothing_is_compiled(play, kit):
+    world = play(nothing, kit.node())
+    assert [name for _, name in world.started] == ["speaker"]
+    assert world.compiled == 0
+
+
+def test_children_are_told_the_configuration_frames_and_program(play, kit):
+    world = play(nothing, kit.node(servers=(kit.virtual_server(),)))
+    (speaker,) = world.messages("speaker", ConfigureSpeaker)
+    (checker,) = world.messages("checker", ConfigureChecker)
+    assert speaker.instances == (kit.instance(),)
+    assert [frame.vip for frame in speaker.garp_frames] == [kit.vip().address]
+    assert (checker.program, checker.bpf_directory) == ("/run/haxlb/bpf/1/program-1", "/run/haxlb/bpf")
+
+
+def test_without_a_compiler_the_start_fails(play, kit):
+    problem = HostError("BCC is missing", remedy="apt install python3-bpfcc")
+    with pytest.raises(HostError, match="BCC is missing"):
+        play(nothing, kit.node(servers=(kit.virtual_server(),)), compile_problem=problem)
+
+
+def test_without_a_compiler_an_attached_forwarder_is_kept_with_an_alarm(play, kit):
+    problem = HostError("BCC is missing", remedy="apt install python3-bpfcc")
+
+    async def scene(world):
+        status = (await world.supervisor.command(Show(), silent)).status
+        assert [alarm.key for alarm in status.alarms] == ["forwarder/not-built"]
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), compile_problem=problem, old_forwarder=True)
+    (checker,) = world.messages("checker", ConfigureChecker)
+    assert checker.program == ""
+    assert [name for _, name in world.started] == ["checker", "speaker"]
+
+
+def test_a_stop_during_the_start_ends_it(play, kit):
+    world = play(nothing, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
+    assert [name for _, name in world.started] == ["checker"]
+    assert world.messages("checker", Stop)
+
+
+# -- death
+
+
+def test_a_dead_speaker_is_buried_before_it_is_started_again(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        world.exit("speaker", -9)
+        await asyncio.sleep(0.001)
+        status = await world.supervisor.status()
+        assert [(each.name, each.restarts) for each in status.processes] == [("speaker", 1)]
+        assert any("killed by signal 9" in line and "MASTER -> INIT" in line for line in status.history)
+
+    world = play(scene, kit.node())
+    assert world.executed == [frozenset({"VI_1"})]
+    assert world.order.index("bequest") < len(world.order) - 1 - world.order[::-1].index("start speaker")
+    assert len(world.messages("speaker", ConfigureSpeaker)) == 2
+    assert [(fact.before, fact.after) for fact in world.published if isinstance(fact, RoleChanged)][:2] == [
+        (Role.BACKUP, Role.MASTER),
+        (Role.MASTER, Role.INIT),
+    ]
+
+
+def test_priority_zero_is_not_sent_for_an_instance_that_was_backup(play, kit):
+    async def scene(world):
+        world.exit("speaker", 1)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node())
+    assert world.executed == [frozenset()]
+
+
+def test_a_speaker_that_keeps_dying_is_restarted_later_and_later_and_raises_an_alarm(play, kit):
+    async def scene(world):
+        for _ in range(4):
+            world.exit("speaker", 70)
+            await asyncio.sleep(5)
+        status = await world.supervisor.status()
+        assert [alarm.key for alarm in status.alarms] == ["process/speaker"]
+        await asyncio.sleep(11)
+        assert (await world.supervisor.status()).alarms == ()
+
+    world = play(scene, kit.node())
+    waited = [at - died for (at, _), died in zip(world.started[1:], (0.01, 5.01, 10.01, 15.01), strict=True)]
+    assert waited == pytest.approx([0, 1, 2, 4])
+
+
+def test_a_dead_checker_is_only_started_again(play, kit):
+    async def scene(world):
+        world.supervisor.on_message(
+            "speaker",
+            Happened(
+                fact=PeerHeard(
+                    instance="VI_1", vrid=51, address=IPv4Address("192.168.10.12"), priority=100, at_us=world.now()
+                )
+            ),
+        )
+        world.exit("checker", -11)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    assert [name for _, name in world.started] == ["checker", "speaker", "checker"]
+    assert world.executed == []
+    known = PeersKnown(interface="eth0", peers=(IPv4Address("192.168.10.12"),))
+    assert world.messages("checker", PeersKnown)[-1] == known
+    assert world.compiled == 1
+
+
+def test_alarms_of_a_dead_child_are_cleared(play, kit):
+    async def scene(world):
+        alarm = AlarmRaised(key="vip/VI_1", severity="critical", summary="no VIP", evidence=(), at_us=world.now())
+        world.supervisor.on_message("speaker", Happened(fact=alarm))
+        assert [each.key for each in (await world.supervisor.status()).alarms] == ["vip/VI_1"]
+        world.exit("speaker", -9)
+        await asyncio.sleep(0.1)
+        assert (await world.supervisor.status()).alarms == ()
+
+    play(scene, kit.node())
+
+
+def test_an_instance_that_was_handed_over_stays_so_across_a_restart_of_the_speaker(play, kit):
+    async def scene(world):
+        world.speaker.hand_over("VI_1")
+        world.speaker.say_status()
+        world.exit("speaker", -9)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node())
+    assert [message.instances for message in world.messages("speaker", HandOver)] == [("VI_1",)]
+
+
+# -- stop
+
+
+def test_the_speaker_leaves_before_the_checker(play, kit):
+    world = play(lambda _: asyncio.sleep(1), kit.node(servers=(kit.virtual_server(),)))
+    assert [(name, type(message)) for _, name, message in world.sent[-2:]] == [("speaker", Stop), ("checker", Stop)]
+    assert world.executed == []
+    assert world.order[-1] == "broker closed"
+
+
+def test_a_speaker_that_does_not_leave_is_killed_and_buried(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        world.leaves = False
+        world.stopped_at = asyncio.get_running_loop().time()
+
+    world = play(scene, kit.node())
+    assert world.killed == ["speaker"]
+    assert world.executed == [frozenset({"VI_1"})]
+    assert [name for _, name in world.started] == ["speaker"]
+
+
+# -- reload
+
+
+def reload(world):
+    return world.supervisor.command(Reload(), silent)
+
+
+def test_reload_of_the_same_configuration_tells_nobody_anything(play, kit):
+    async def scene(world):
+        before = len(world.sent), world.crafted, world.compiled, list(world.brokers), len(world.watched)
+        answer = await reload(world)
+        assert answer.ok
+        assert "nothing has changed" in answer.message
+        assert (len(world.sent), world.crafted, world.compiled, world.brokers, len(world.watched)) == before
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
+def test_a_refused_file_changes_nothing_and_is_shown(play, kit):
+    async def scene(world):
+        sent = len(world.sent)
+        world.loaded = RefusedConfig("1 fatal", report="x.conf:1:1: fatal[syntax]: no", findings=({"code": "syntax"},))
+        answer = await reload(world)
+        assert (answer.ok, answer.exit_code) == (False, 4)
+        assert answer.report.startswith("x.conf:1:1")
+        assert answer.diagnostics == ({"code": "syntax"},)
+        assert len(world.sent) == sent
+        assert (await world.supervisor.status()).config_problem == "1 fatal"
+        world.loaded = Loaded(config=kit.node())
+        assert (await reload(world)).ok
+        assert (await world.supervisor.status()).config_problem == ""
+
+    play(scene, kit.node())
+
+
+def test_a_change_of_servers_does_not_wake_the_speaker(play, kit):
+    async def scene(world):
+        spoken = len(world.messages("speaker"))
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(), kit.virtual_server(443))))
+        answer = await reload(world)
+        assert answer.ok
+        assert "virtual server [192.168.10.100]:tcp:443 added" in answer.message
+        assert len(world.messages("speaker")) == spoken
+        assert len(world.messages("checker", ConfigureChecker)) == 2
+        assert world.crafted == 1
+        assert world.compiled == 1
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
+def test_a_new_address_is_crafted_before_the_speaker_hears_of_it(play, kit):
+    async def scene(world):
+        changed = kit.instance(vips=(kit.vip(), kit.vip("192.168.10.101")))
+        world.loaded = Loaded(config=kit.node(changed))
+        assert (await reload(world)).ok
+        orders = world.messages("speaker", ConfigureSpeaker)[-1]
+        assert {str(frame.vip) for frame in orders.garp_frames} == {"192.168.10.100", "192.168.10.101"}
+
+    play(scene, kit.node())
+
+
+def test_a_configuration_beyond_the_tables_is_refused_whole(play, kit):
+    async def scene(world):
+        sent = len(world.sent)
+        world.too_much = "65 virtual servers, room for 64"
+        world.loaded = Loaded(config=kit.node(kit.instance(priority=1), servers=(kit.virtual_server(443),)))
+        answer = await reload(world)
+        assert not answer.ok
+        assert "restart haxlb" in answer.remedy
+        assert len(world.sent) == sent
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
+def test_the_first_virtual_server_starts_a_checker(play, kit):
+    async def scene(world):
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(),)))
+        assert (await reload(world)).ok
+        assert [name for _, name in world.started] == ["speaker", "checker"]
+        assert world.compiled == 1
+
+    play(scene, kit.node())
+
+
+def test_a_renamed_master_is_still_buried_as_master(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        world.mute = True
+        world.loaded = Loaded(config=kit.node(kit.instance("WEB")))
+        assert (await reload(world)).ok
+        world.exit("speaker", -9)
+        await asyncio.sleep(0.1)
+        world.mute = False
+
+    world = play(scene, kit.node())
+    assert world.executed == [frozenset({"WEB"})]
+
+
+def test_new_broker_settings_reach_the_broker_and_nobody_else(play, kit):
+    async def scene(world):
+        sent = len(world.sent)
+        world.loaded = Loaded(config=kit.node(mqtt=MqttSettings(host="127.0.0.1")))
+        assert (await reload(world)).ok
+        assert world.brokers == [None, MqttSettings(host="127.0.0.1")]
+        assert len(world.sent) == sent
+
+    play(scene, kit.node())
+
+
+# -- other commands
+
+
+def test_swap_compiles_anew_and_a_restarted_checker_keeps_the_new_program(play, kit):
+    async def scene(world):
+        assert (await world.supervisor.command(Swap(), silent)).ok
+        world.exit("checker", -9)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    assert [message.program for message in world.messages("checker", SwapProgram)] == ["/run/haxlb/bpf/1/program-2"]
+    assert world.messages("checker", ConfigureChecker)[-1].program == "/run/haxlb/bpf/1/program-2"
+
+
+def test_a_failed_swap_keeps_the_old_program(play, kit):
+    async def scene(world):
+        answer = await world.supervisor.command(Swap(), silent)
+        assert (answer.ok, answer.exit_code) == (False, 1)
+        assert "verifier" in answer.message
+        world.exit("checker", -9)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), swap_problem="the verifier said no")
+    assert world.messages("checker", ConfigureChecker)[-1].program == "/run/haxlb/bpf/1/program-1"
+
+
+def test_a_compiler_that_fails_at_swap_is_an_answer_and_not_an_end(play, kit):
+    async def scene(world):
+        world.compile_problem = HostError("BCC is missing", remedy="apt install python3-bpfcc")
+        answer = await world.supervisor.command(Swap(), silent)
+        assert (answer.ok, answer.exit_code, answer.remedy) == (False, 71, "apt install python3-bpfcc")
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
+def test_resume_only_where_something_was_handed_over(play, kit):
+    async def scene(world):
+        assert "nothing to resume" in (await world.supervisor.command(Resume(), silent)).message
+        assert not (await world.supervisor.command(Resume(instances=("VI_9",)), silent)).ok
+        world.speaker.hand_over("VI_1")
+        world.speaker.say_status()
+        assert (await world.supervisor.command(Resume(), silent)).message == "resumed: VI_1"
+
+    world = play(scene, kit.node())
+    assert len(world.messages("speaker", ResumeSpeaker)) == 1
+
+
+def test_a_mute_speaker_costs_one_second_and_is_named(play, kit):
+    async def scene(world):
+        world.mute = True
+        before = asyncio.get_running_loop().time()
+        status = await world.supervisor.status()
+        assert asyncio.get_running_loop().time() - before == pytest.approx(1)
+        assert [each.problem for each in status.processes] == ["did not answer"]
+        assert [each.name for each in status.instances] == ["VI_1"]
+
+    play(scene, kit.node())
+
+
+def test_many_questions_at_once_cost_the_children_one(play, kit):
+    async def scene(world):
+        sent = len(world.sent)
+        await asyncio.gather(*(world.supervisor.status() for _ in range(50)))
+        assert len(world.sent) - sent == 1
+
+    play(scene, kit.node())
+
+
+# -- what else it watches
+
+
+def test_vips_are_watched_while_master(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        assert world.watched[-1] == (kit.vip(),)
+        world.speaker.change("VI_1", Role.BACKUP, "higher priority")
+        assert world.watched[-1] == ()
+
+    play(scene, kit.node())
+
+
+def test_unicast_peers_are_told_to_the_checker_at_once(play, kit):
+    peers = (IPv4Address("192.168.10.12"), IPv4Address("192.168.10.13"))
+    world = play(nothing, kit.node(kit.instance(peers=peers), servers=(kit.virtual_server(),)))
+    assert world.messages("checker", PeersKnown)[0] == PeersKnown(interface="eth0", peers=peers)
+
+
+def test_a_changed_mac_has_the_frames_crafted_anew(play, kit):
+    async def scene(world):
+        world.supervisor.on_message("speaker", LinkAltered(interface="eth0", mac="02:00:00:00:00:02"))
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node())
+    assert world.crafted == 2
+    assert len(world.messages("speaker", ConfigureSpeaker)) == 2
+
+
+def test_the_snapshot_follows_a_change_and_is_renewed(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        await asyncio.sleep(1)
+        assert len(world.snapshots) == 1
+        assert world.snapshots[0].instances[0].role is Role.MASTER
+        await asyncio.sleep(60)
+        assert len(world.snapshots) == 3
+
+    play(scene, kit.node(mqtt=MqttSettings(host="127.0.0.1")))
+
+
+def test_a_master_claims_its_vrid_again_and_again(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        await asyncio.sleep(3.5)
+        world.speaker.change("VI_1", Role.BACKUP, "handed over")
+
+    world = play(scene, kit.node())
+    assert [claim.master for claim in world.claims] == [True, True, True, True, False]
