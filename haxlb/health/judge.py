@@ -15,7 +15,7 @@ class HttpAnswer:
     """One answer, as far as its url's criteria need it (see `needs_body`)."""
 
     status: int
-    digest: str
+    digest: str = ""
     """md5 of the body, 32 lower-case hex digits; empty when it was not read to its end."""
     body: bytes = b""
     """Empty unless the url has a regex."""
@@ -26,9 +26,14 @@ def needs_body(url: HttpUrl) -> bool:
     return url.digest is not None or url.regex is not None
 
 
+def accepts(url: HttpUrl, status: int) -> bool:
+    """Whether the status is one that the url wants; where not, the body need not be read."""
+    return any(low <= status <= high for low, high in url.status_codes)
+
+
 def judge(url: HttpUrl, answer: HttpAnswer) -> Outcome:
     """Hold an answer against the url's criteria; the first that fails gives the reason. Never raises."""
-    if not any(low <= answer.status <= high for low, high in url.status_codes):
+    if not accepts(url, answer.status):
         return failed(f"HTTP {answer.status}, wanted {_wanted(url.status_codes)}")
     if url.digest is not None and answer.digest != url.digest.lower():
         return failed(f"digest {answer.digest} differs from {url.digest.lower()}")

@@ -97,7 +97,7 @@ class Monitor:
         before = {endpoint: pool.serving() for endpoint, pool in self._pools.items()}
         former, self._pools = self._pools, {}
         for virtual_server in said.virtual_servers:
-            pool = former.get(virtual_server.endpoint) or Pool(virtual_server)
+            pool = former.get(virtual_server.endpoint) or Pool(virtual_server, now)
             pool.configure(virtual_server, said.remembered, now)
             self._pools[virtual_server.endpoint] = pool
         self._index()

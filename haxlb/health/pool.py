@@ -35,12 +35,18 @@ PoolEffect = BackendChanged | QuorumChanged | RunScript | PoolChanged
 class Serving:
     """What the forwarder shall do with one server."""
 
-    server: RealServer
+    address: IPv4Address
+    port: int
     weight: int
     """Effective: 0 = no new flows."""
     alive: bool
     """False = its flows move."""
     is_sorry: bool = False
+
+    @property
+    def key(self) -> str:
+        """`address:port`."""
+        return f"{self.address}:{self.port}"
 
 
 @dataclass(slots=True)
@@ -66,11 +72,13 @@ def member_name(endpoint: Endpoint, server: RealServer) -> str:
 class Pool:
     """One virtual server. `refresh` is its machine: it compares what the checks say with what it last said."""
 
-    def __init__(self, virtual_server: VirtualServer) -> None:
+    def __init__(self, virtual_server: VirtualServer, now: int) -> None:
         self.virtual_server = virtual_server
         self.members: dict[str, Member] = {}
         """By `RealServer.key`, in configuration order."""
         self.quorum = Quorum()
+        self.quorum_since_us = now
+        """When the quorum was last gained or lost, or the pool made."""
         self._alive_weight = 0
 
     @property
@@ -122,7 +130,7 @@ class Pool:
             self._alive_weight += member.counted
         altered = bool(effects)
         if self.quorum.handle(self.virtual_server, self._alive_weight):
-            up = self.quorum.up
+            up, self.quorum_since_us = self.quorum.up, now
             effects.append(QuorumChanged(virtual_server=self.name, up=up, reason=self.quorum.reason, at_us=now))
             effects += self._script(self.virtual_server.quorum_up if up else self.virtual_server.quorum_down)
             altered = altered or self.virtual_server.sorry_server is not None
@@ -135,7 +143,7 @@ class Pool:
         sorry = self.virtual_server.sorry_server if self.sorry_serves else None
         serving = [_serve(member, sorry_serves=sorry is not None) for member in self.members.values()]
         if sorry is not None:
-            serving.append(Serving(server=sorry, weight=max(1, sorry.weight), alive=True, is_sorry=True))
+            serving.append(_serving(sorry, weight=max(1, sorry.weight), alive=True, is_sorry=True))
         return tuple(serving)
 
     def _refresh_member(
@@ -160,10 +168,14 @@ class Pool:
 def _serve(member: Member, *, sorry_serves: bool) -> Serving:
     server = member.server
     if not member.up and server.inhibit_on_failure:
-        return Serving(server=server, weight=0, alive=True)
+        return _serving(server, weight=0, alive=True)
     # keepalived takes the servers that are left out of the pool while the sorry server is in it; an inhibited one,
     # already at weight 0, stays. Without a sorry server a lost quorum changes nothing but the scripts.
-    return Serving(server=server, weight=server.weight, alive=member.up and not sorry_serves)
+    return _serving(server, weight=server.weight, alive=member.up and not sorry_serves)
+
+
+def _serving(server: RealServer, *, weight: int, alive: bool, is_sorry: bool = False) -> Serving:
+    return Serving(address=server.address, port=server.port, weight=weight, alive=alive, is_sorry=is_sorry)
 
 
 def _reads_up(machine: RiseFall, *, assumed_up: bool) -> bool:

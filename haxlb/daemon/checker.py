@@ -1,0 +1,212 @@
+"""The checker: health, neighbours and forwarder of a node, driven through ports.
+
+Loop-agnostic and synchronous, like the speaker: whoever drives it calls the `on_…` methods for what happens and
+`on_wake` when the time asked for through the wake port has come. What an input means for the data plane is carried out
+by the wake that it asks for at once, so several changes of one instant are one change of the maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+
+from haxlb.daemon.checker_plane import Attachment, DataPlane
+from haxlb.daemon.checker_ports import CheckerReportPort, NeighbourPort, ProbePort, VerdictPort
+from haxlb.daemon.checker_table import Epoch, Neighbour, virtual_server_status, wanted_table
+from haxlb.daemon.ports import ClockPort, ForwarderPort, NotifyPort, WakePort
+from haxlb.forwarding.wanted import NextHop
+from haxlb.health.monitor import Configured, Effect, Input, Monitor, ProbeEnded, ReachChanged, Woke
+from haxlb.health.outcome import Outcome
+from haxlb.health.pool import PoolChanged, RunScript
+from haxlb.health.timetable import AbandonProbe, StartProbe
+from haxlb.model.facts import BackendChanged, QuorumChanged
+from haxlb.model.node import SECOND_US, NodeConfig, VirtualServer
+from haxlb.model.status import DataPlaneStatus, VirtualServerStatus
+
+FIRST_TABLE_WITHIN_US = SECOND_US
+"""The first table waits this long for the link-layer addresses of the servers. A checker that starts beside a
+forwarder at work would otherwise take every server out of it for the moment until they are known."""
+
+
+class Checker:
+    """All virtual servers of one node."""
+
+    def __init__(
+        self,
+        *,
+        clock: ClockPort,
+        wake: WakePort,
+        probes: ProbePort,
+        neighbours: NeighbourPort,
+        forwarder: ForwarderPort,
+        notify: NotifyPort,
+        verdicts: VerdictPort,
+        reports: CheckerReportPort,
+        seed: str,
+    ) -> None:
+        """`seed` spreads the first probes: the node's name, so that the directors of a pair do not ask in step."""
+        self._clock = clock
+        self._wake = wake
+        self._probes = probes
+        self._neighbours = neighbours
+        self._notify = notify
+        self._verdicts = verdicts
+        self._reports = reports
+        self._monitor = Monitor(seed)
+        self._plane = DataPlane(forwarder, reports)
+        self._virtual_servers: tuple[VirtualServer, ...] | None = None
+        self._known: dict[IPv4Address, Neighbour] = {}
+        self._followed: dict[IPv4Address, None] = {}
+        self._peers: dict[str, tuple[IPv4Address, ...]] = {}
+        self._dirty = False
+        self._verdict_changed = False
+        self._hold_until: int | None = None
+
+    def configure(self, config: NodeConfig, program: str) -> None:
+        """Check and forward exactly this; what stays the same keeps its state. Answered by `ready`.
+
+        `program` is the path of a pinned program; empty = attach nothing, what is attached stays.
+        """
+        now = self._clock.now()
+        first = self._virtual_servers is None
+        self._virtual_servers = config.virtual_servers
+        if first:
+            self._hold_until = now + FIRST_TABLE_WITHIN_US
+        remembered = self._verdicts.load() if first else {}
+        self._tell(Configured(virtual_servers=config.virtual_servers, remembered=remembered), now)
+        self._follow(now)
+        self._dirty = self._verdict_changed = True
+        if program:
+            self._plane.want_attachment(
+                Attachment(program=program, interfaces=config.forwarding_interfaces, mode=config.forwarding.mode)
+            )
+        self._plane.answer("ConfigureChecker")
+        self._arm(now)
+
+    def swap(self, program: str) -> None:
+        """Exchange the attached program for this pinned one. Answered by `ready`."""
+        self._plane.swap(program)
+        self._plane.answer("SwapProgram")
+        self._arm(self._clock.now())
+
+    def peers_known(self, interface: str, peers: Iterable[IPv4Address]) -> None:
+        """The other directors that were heard on this interface; the first that can be reached is asked."""
+        now = self._clock.now()
+        self._peers[interface] = tuple(peers)
+        self._dirty = True
+        self._follow(now)
+        self._arm(now)
+
+    def on_probe_result(self, ticket: int, outcome: Outcome) -> None:
+        """A probe has ended."""
+        now = self._clock.now()
+        self._tell(ProbeEnded(ticket=ticket, outcome=outcome), now)
+        self._arm(now)
+
+    def on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
+        """The way to an address is this now, or there is none and why."""
+        if address not in self._followed:
+            return
+        now = self._clock.now()
+        former = self._known.get(address)
+        neighbour = Neighbour(next_hop=next_hop, reason="" if next_hop else reason)
+        if neighbour == former:
+            return
+        self._known[address] = neighbour
+        self._log_neighbour(address, former, neighbour)
+        self._dirty = True
+        self._tell(ReachChanged(address=address, reachable=next_hop is not None), now)
+        self._arm(now)
+
+    def on_wake(self) -> None:
+        """The time asked for has come: probes that are due, and what the data plane shall do."""
+        now = self._clock.now()
+        self._tell(Woke(), now)
+        self._settle(now)
+        self._arm(now)
+
+    def status(self, epoch_us: int) -> tuple[tuple[VirtualServerStatus, ...], DataPlaneStatus]:
+        """Every virtual server in configuration order, and the forwarder; `epoch_us` is the wall clock's now."""
+        epoch = Epoch(offset_us=epoch_us - self._clock.now())
+        counters = self._plane.counters()
+        servers = tuple(
+            virtual_server_status(pool, self._monitor.checks, self._known, counters, epoch)
+            for pool in self._monitor.status()
+        )
+        return servers, self._plane.status(counters, needed=bool(servers))
+
+    def _tell(self, said: Input, now: int) -> None:
+        for effect in self._monitor.handle(said, now):
+            self._execute(effect)
+
+    def _execute(self, effect: Effect) -> None:
+        match effect:
+            case StartProbe():
+                self._probes.start(effect)
+            case AbandonProbe(ticket=ticket):
+                self._probes.abandon(ticket)
+            case BackendChanged() | QuorumChanged():
+                self._reports.report(effect)
+                self._verdict_changed = True
+            case RunScript(queue=queue, command=command):
+                self._notify.run(queue, command)
+            case PoolChanged():
+                self._dirty = True
+
+    def _follow(self, now: int) -> None:
+        wanted: dict[IPv4Address, None] = {}
+        for virtual_server in self._virtual_servers or ():
+            wanted.update(dict.fromkeys(each.address for each in virtual_server.real_servers))
+            if virtual_server.sorry_server is not None:
+                wanted[virtual_server.sorry_server.address] = None
+        for peers in self._peers.values():
+            wanted.update(dict.fromkeys(peers))
+        self._followed = wanted
+        for gone in [each for each in self._known if each not in wanted]:
+            del self._known[gone]
+            self._tell(ReachChanged(address=gone, reachable=False), now)
+        self._neighbours.follow(self._followed)
+
+    def _settle(self, now: int) -> None:
+        if self._hold_until is not None:
+            if now < self._hold_until and any(each not in self._known for each in self._followed):
+                return
+            self._hold_until = None
+        if self._dirty and self._virtual_servers is not None:
+            self._dirty = False
+            self._plane.want_table(wanted_table(self._monitor.status(), self._known, self._peer()))
+        self._plane.settle(now)
+        if self._verdict_changed:
+            # After the maps, never before them: this is a file.
+            self._verdict_changed = False
+            self._verdicts.save(self._monitor.remember())
+
+    def _peer(self) -> NextHop | None:
+        for peers in self._peers.values():
+            for address in peers:
+                neighbour = self._known.get(address)
+                if neighbour is not None and neighbour.next_hop is not None:
+                    return neighbour.next_hop
+        return None
+
+    def _arm(self, now: int) -> None:
+        deadlines = [self._monitor.next_deadline(), self._plane.next_deadline()]
+        if self._hold_until is not None and any(each not in self._known for each in self._followed):
+            deadlines.append(self._hold_until)
+        elif self._dirty or self._verdict_changed or self._plane.waiting:
+            deadlines.append(now)
+        self._wake.wake_at(min((each for each in deadlines if each is not None), default=None))
+
+    def _log_neighbour(self, address: IPv4Address, former: Neighbour | None, neighbour: Neighbour) -> None:
+        if neighbour.next_hop is None:
+            self._reports.log("warning", "neighbour_unreachable", address=address, reason=neighbour.reason)
+        elif former is not None and former.next_hop is None:
+            self._reports.log("info", "neighbour_reachable", address=address, mac=neighbour.next_hop.destination_mac)
+        elif former is not None and former.next_hop is not None:
+            self._reports.log(
+                "info",
+                "neighbour_moved",
+                address=address,
+                mac=neighbour.next_hop.destination_mac,
+                former=former.next_hop.destination_mac,
+            )

@@ -1,0 +1,149 @@
+"""The checker's side of the forwarder: what was asked of it, what it took, and when to ask again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from haxlb.daemon.checker_ports import CheckerReportPort
+from haxlb.daemon.ports import ForwarderPort
+from haxlb.forwarding.wanted import Counters, WantedTable
+from haxlb.model.errors import HostError
+from haxlb.model.node import SECOND_US
+from haxlb.model.status import DataPlaneStatus, LinkStatus
+
+FIRST_RETRY_US = SECOND_US
+LAST_RETRY_US = 30 * SECOND_US
+"""A forwarder that refuses is asked again after 1, 2, 4 … 30 s, and at every change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """Which program is wanted where."""
+
+    program: str
+    """Path of its pin."""
+    interfaces: tuple[str, ...]
+    mode: str
+
+
+class DataPlane:
+    """Carries out what is wanted, once per change; a refusal is a problem that is shown and tried again, no crash."""
+
+    def __init__(self, forwarder: ForwarderPort, reports: CheckerReportPort) -> None:
+        self._forwarder = forwarder
+        self._reports = reports
+        self._table: WantedTable | None = None
+        self._applied: WantedTable | None = None
+        self._attachment: Attachment | None = None
+        self._attached: Attachment | None = None
+        self._links: tuple[LinkStatus, ...] = ()
+        self._retry_at: int | None = None
+        self._pause_us = FIRST_RETRY_US
+        self._answers: list[str] = []
+        self._swapping = False
+        self.swaps = 0
+        self.problem = ""
+
+    def want_table(self, table: WantedTable) -> None:
+        """These are the services from now on; carried out by `settle`."""
+        if table != self._table:
+            self._table = table
+            self._try_soon()
+
+    def want_attachment(self, attachment: Attachment) -> None:
+        """This program on these interfaces from now on; carried out by `settle`."""
+        if attachment != self._attachment:
+            self._attachment = attachment
+            self._try_soon()
+
+    def swap(self, program: str) -> None:
+        """Attach this program where the former one is, also when its path is the same: another is pinned there."""
+        if self._attachment is not None:
+            self._attachment = replace(self._attachment, program=program)
+            self._swapping = True
+            self._try_soon()
+
+    def answer(self, of: str) -> None:
+        """Report `ready` for this message once `settle` has tried."""
+        self._answers.append(of)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `settle` has something to do at the next opportunity."""
+        pending = self._swapping or self._table != self._applied or self._attachment != self._attached
+        return bool(self._answers) or (pending and self._retry_at is None)
+
+    def next_deadline(self) -> int | None:
+        """When to `settle` again after a refusal."""
+        return self._retry_at
+
+    def settle(self, now: int) -> None:
+        """Write the tables, then attach: a program must never see a packet before its tables are there."""
+        if self._retry_at is None or now >= self._retry_at:
+            self._retry_at = None
+            self._work(now)
+        for of in self._answers:
+            self._reports.ready(of, self.problem)
+        self._answers.clear()
+
+    def counters(self) -> Counters:
+        """The forwarder's counters; empty ones when it cannot be read."""
+        try:
+            return self._forwarder.counters()
+        except HostError:
+            return Counters()
+
+    def status(self, counters: Counters, *, needed: bool) -> DataPlaneStatus:
+        """The forwarder as it is now; without a program it is a problem where one is needed."""
+        problem = self.problem
+        try:
+            self._links = self._forwarder.links()
+        except HostError as refusal:
+            self._links = ()
+            problem = problem or str(refusal)
+        if needed and not problem and not self._links:
+            problem = "no program is attached: nothing is forwarded"
+        return DataPlaneStatus(links=self._links, swaps=self.swaps, verdicts=counters.verdicts, problem=problem)
+
+    def _work(self, now: int) -> None:
+        problems = []
+        if self._table is not None and self._table != self._applied:
+            try:
+                self._forwarder.apply(self._table)
+                self._applied = self._table
+            except HostError as refusal:
+                # What was written before the refusal is not known: the next attempt starts from the maps.
+                self._applied = None
+                problems.append(str(refusal))
+        if self._attachment is not None and (self._swapping or self._attachment != self._attached):
+            problems += self._attach(self._attachment)
+        self._note(" · ".join(problems), now)
+
+    def _attach(self, wanted: Attachment) -> list[str]:
+        try:
+            self._links = self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
+        except HostError as refusal:
+            return [str(refusal)]
+        if self._attached is not None and (self._swapping or self._attached.program != wanted.program):
+            self.swaps += 1
+        self._swapping = False
+        self._attached = wanted
+        return []
+
+    def _note(self, problem: str, now: int) -> None:
+        if problem:
+            self._retry_at = now + self._pause_us
+            self._pause_us = min(2 * self._pause_us, LAST_RETRY_US)
+        else:
+            self._pause_us = FIRST_RETRY_US
+        if problem == self.problem:
+            return
+        self.problem = problem
+        if problem:
+            self._reports.log("error", "data_plane_problem", problem=problem)
+        else:
+            self._reports.log("info", "data_plane_restored")
+
+    def _try_soon(self) -> None:
+        self._retry_at = None
+        self._pause_us = FIRST_RETRY_US
