@@ -128,8 +128,9 @@ class Election:
         if instance.version != self.instance.version:
             self._learned_interval_us = None
         self.instance = instance
-        if self.deadline is not None:
-            self.deadline = max(now, self.deadline + self.master_down_interval_us - before)
+        shift = self.master_down_interval_us - before
+        if self.deadline is not None and shift:
+            self.deadline = max(now, self.deadline + shift)
 
 
 def seconds(us: int) -> str:
