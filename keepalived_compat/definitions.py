@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.diagnostics import UNDEFINED, Complaints
 from keepalived_compat.lexer import Line, uncommented
 from keepalived_compat.nearest import did_you_mean
 
@@ -35,7 +35,7 @@ class Definitions:
 
     def begins(self, line: Line) -> bool:
         """The line is a definition."""
-        return _DEFINITION.match(line.text) is not None
+        return line.text[0] == "$" and _DEFINITION.match(line.text) is not None
 
     def begin(self, line: Line) -> list[Line] | None:
         """Take a definition's first line; returns what is there so far when it goes on on the next line."""
@@ -51,7 +51,8 @@ class Definitions:
             so_far.append(line.cut(len(line.text[:-1].rstrip())))
             return so_far
         so_far.append(line)
-        return self.end(so_far)
+        self.end(so_far)
+        return None
 
     def end(self, so_far: list[Line]) -> None:
         """The definition is complete."""
@@ -89,46 +90,47 @@ class Definitions:
     def _value(self, line: Line, found: re.Match[str], directory: Path) -> list[Line] | None:
         """What to put in place of a reference; None = leave it, which was complained of where it is a mistake."""
         name = found["braced"] if found["bare"] is None else found["bare"]
-        where = line.span(found.start(), found.end())
-        delimited = found["bare"] is None or found.end() == len(line.text) or line.text[found.end()] in _MAY_FOLLOW
+        builtin = {**self._builtin, "_PWD": str(directory)}
+        if name in builtin and not found["argument"]:
+            return [Line(builtin[name], line.file, line.number)]
         value = self._values.get(name)
-        if name == "_PWD":
-            return [Line(str(directory), line.file, line.number)]
-        if name in self._builtin and not found["argument"]:
-            return [Line(self._builtin[name], line.file, line.number)]
-        if name in ("_RANDOM", "_ENV"):
-            self._complaints.error(
-                "not-supported-yet", where, f"`{found.group()}` is not supported yet", "write the value"
-            )
-            return None
+        delimited = found["bare"] is None or line.text[found.end() : found.end() + 1] in _MAY_FOLLOW
         if value is None or found["argument"]:
             if delimited:
                 self._complain_of_undefined(found, name, line)
             return None
-        if not delimited:
-            self._complaints.warning(
-                "glued-definition",
-                where,
-                f"`${name}` is not replaced, because `{line.text[found.end()]}` follows",
-                f"write `${{{name}}}`",
-            )
+        if not delimited or (len(value) > 1 and line.text[found.end() :].strip()):
+            self._complain_of_glue(found, name, line, delimited=delimited)
             return None
-        if len(value) > 1 and line.text[found.end() :].strip():
+        return value or [Line("", line.file, line.number)]
+
+    def _complain_of_glue(self, found: re.Match[str], name: str, line: Line, *, delimited: bool) -> None:
+        where = line.span(found.start(), found.end())
+        if delimited:
             self._complaints.error(
                 "glued-definition",
                 where,
                 f"`${name}` has several lines and is not replaced, because something follows on this line",
                 "put what follows on a line of its own",
             )
-            return None
-        return value or [Line("", line.file, line.number)]
+            return
+        self._complaints.warning(
+            "glued-definition",
+            where,
+            f"`${name}` is not replaced, because `{line.text[found.end()]}` follows",
+            f"write `${{{name}}}`",
+        )
 
     def _complain_of_undefined(self, found: re.Match[str], name: str, line: Line) -> None:
+        if name in ("_RANDOM", "_ENV"):
+            where = line.span(found.start(), found.end())
+            self._complaints.error("not-supported-yet", where, f"`{name}` is not supported yet", "write the value")
+            return
         hint = did_you_mean(name, [*self._values, *self._builtin, "_PWD"])
         if found["bare"] is None and not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
             hint = "default values as in a shell do not exist here: if this is a template, fill it in first"
         self._complaints.error(
-            "undefined-name",
+            UNDEFINED,
             line.span(found.start(), found.end()),
             f"`{found.group()}` is not defined and stays as it is",
             hint or f"define it before its use: ${name}=value",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from keepalived_compat.source import Span, Word
@@ -39,6 +39,9 @@ class Diagnostic:
     """What to do about it; empty when the message says it all."""
 
 
+UNDEFINED = "undefined-name"
+
+
 class Complaints:
     """Collects diagnostics; a code is given once per place."""
 
@@ -48,6 +51,12 @@ class Complaints:
     def add(self, severity: Severity, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """File a complaint."""
         span = where.span if isinstance(where, Word) else where
+        undefined = self._found.get((UNDEFINED, span))
+        if undefined is not None:
+            # The value is bad because the name has none: one complaint, as severe as the consequence.
+            if severity.rank < undefined.severity.rank:
+                self._found[UNDEFINED, span] = replace(undefined, severity=severity)
+            return
         diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
         self._found.setdefault((code, span), diagnostic)
 

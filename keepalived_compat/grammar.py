@@ -105,6 +105,8 @@ class Keyword:
     """When its argument is missing: keepalived exits for most keywords, and skips some."""
     bad: Severity = Severity.ERROR
     """When its argument cannot be used."""
+    secret: bool = False
+    """Its argument is never shown."""
     since: str = ""
     """First keepalived release, where Debian 12's (2.2.7) does not know it."""
 
@@ -152,6 +154,7 @@ def supported(
     missing: Severity = Severity.FATAL,
     bad: Severity = Severity.ERROR,
     means: str = "",
+    secret: bool = False,
     since: str = "",
 ) -> Keyword:
     """A keyword that is done."""
@@ -165,6 +168,7 @@ def supported(
         missing=missing,
         bad=bad,
         means=means,
+        secret=secret,
         since=since,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,17 +60,21 @@ class Section:
     refused: set[str] = field(default_factory=set)
     """Keywords that stood there but could not be used: their absence has been complained of."""
 
-    def all(self, name: str) -> Iterator[Entry]:
+    _by_name: dict[str, list[Entry]] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        """Take a statement into the section."""
+        self.entries.append(entry)
+        self._by_name.setdefault(entry.keyword.canonical, []).append(entry)
+
+    def all(self, name: str) -> tuple[Entry, ...]:
         """Every use of a keyword, in file order."""
-        return (each for each in self.entries if each.keyword.canonical == name)
+        return tuple(self._by_name.get(name, ()))
 
     def entry(self, name: str) -> Entry | None:
         """The use of a keyword that counts: the last one."""
-        found = None
-        for found in self.all(name):
-            if found.keyword.first_counts:
-                break
-        return found
+        found = self._by_name.get(name)
+        return found[-1] if found else None
 
     def value(self, name: str, default: Any = None) -> Any:
         """The value of a keyword that counts."""
@@ -110,6 +113,9 @@ class Judge:
         rows = self._grammar[block]
         for statement in body.statements:
             keyword = rows.get(statement.keyword.text)
+            if keyword is not None and keyword.secret:
+                for word in statement.arguments:
+                    self._sources.hide(word.span)
             if keyword is None or statement.keyword.quoted:
                 self._complain_of_unknown(statement, block)
             elif names_only:
@@ -141,7 +147,7 @@ class Judge:
             )
             if first:
                 return
-        section.entries.append(entry)
+        section.add(entry)
 
     def _say_support(self, statement: Statement, keyword: Keyword) -> bool:
         """Whether the keyword is used; says so when it is not, or is an old name."""
@@ -203,7 +209,7 @@ class Judge:
             section = self._section(statement.body, keyword.body, names_only=False)
         return Entry(keyword=keyword, words=tuple(statement.words), value=value, section=section)
 
-    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:
+    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: PLR0911 - a dispatch
         """The value of a statement's argument. Raises Unusable."""
         argument, given = keyword.argument, statement.arguments
         if argument.kind is Kind.WORDS:
@@ -256,6 +262,14 @@ class Judge:
 
     def _complain_of_surplus(self, words: list[Word], keyword: Keyword, block: str) -> None:
         if not words:
+            return
+        if keyword.secret:
+            self._complaints.warning(
+                "surplus-words",
+                words[0],
+                f"`{keyword.name}` takes one word; the rest is ignored",
+                "quote it if it has blanks",
+            )
             return
         rows = self._grammar.get(block, {})
         glued = next((each for each in words if each.text in rows and not each.quoted), None)

@@ -60,32 +60,42 @@ class Preprocessor:
         self._open.append(self._reader.identity(path))
         physical = self._decoded(path, content)
         self._sources.add(str(path), physical)
-        continued: list[Line] | None = None
-        for number, text in enumerate(physical, 1):
-            start = len(text) - len(text.lstrip())
-            if start == len(text) or text[start] in "#!":
-                if continued is not None:
-                    continued = self._definitions.end(continued)
-                continue
-            line = uncommented(Line(text[start:], str(path), number, start))
-            if not line.text or not self._fits(line):
-                continue
-            if continued is not None:
-                continued = self._definitions.go_on(continued, line)
-            elif line.text[0] in "@$~i" or "$" in line.text:
-                line_or_none = self._selected(line)
-                if line_or_none is None:
-                    continue
-                if self._definitions.begins(line_or_none):
-                    continued = self._definitions.begin(line_or_none)
-                    continue
-                for each in self._definitions.expand(line_or_none, path.parent):
+        for line in self._outside_definitions(path, physical):
+            if line.text[0] in "~i" or "$" in line.text:
+                for each in self._definitions.expand(line, path.parent):
                     yield from self._included_or_kept(each, path)
             else:
                 yield line
+        self._open.pop()
+
+    def _outside_definitions(self, path: Path, physical: list[str]) -> Iterator[Line]:
+        """Lines that say something to this director; definitions are remembered on the way."""
+        file = str(path)
+        continued: list[Line] | None = None
+        for number, text in enumerate(physical, 1):
+            bare = self._bare(text, file, number)
+            if bare is None:
+                if continued is not None:
+                    self._definitions.end(continued)
+                    continued = None
+            elif continued is not None:
+                continued = self._definitions.go_on(continued, bare)
+            else:
+                line = self._selected(bare)
+                if line is not None and self._definitions.begins(line):
+                    continued = self._definitions.begin(line)
+                elif line is not None:
+                    yield line
         if continued is not None:
             self._definitions.end(continued)
-        self._open.pop()
+
+    def _bare(self, text: str, file: str, number: int) -> Line | None:
+        """The line without comment and outer blanks, None when nothing is left of it."""
+        start = len(text) - len(text.lstrip())
+        if start == len(text) or text[start] in "#!":
+            return None
+        line = uncommented(Line(text[start:], file, number, start))
+        return line if line.text and self._fits(line) else None
 
     def _decoded(self, path: Path, content: bytes) -> list[str]:
         """The physical lines of a file; none when it is no text."""

@@ -114,6 +114,7 @@ class Sources:
     def __init__(self) -> None:
         self._lines: dict[str, list[str]] = {}
         self._order: dict[str, int] = {}
+        self._hidden: dict[tuple[str, int], list[tuple[int, int]]] = {}
 
     def add(self, file: str, lines: list[str]) -> None:
         """Remember a file's physical lines."""
@@ -121,9 +122,18 @@ class Sources:
         self._lines[file] = lines
 
     def line(self, file: str, number: int) -> str | None:
-        """The text of a line, None when there is none."""
+        """The text of a line as it may be shown: secrets are starred. None when there is none."""
         lines = self._lines.get(file, [])
-        return lines[number - 1] if 1 <= number <= len(lines) else None
+        if not 1 <= number <= len(lines):
+            return None
+        text = lines[number - 1]
+        for start, end in self._hidden.get((file, number), ()):
+            text = text[:start] + "*" * len(text[start:end]) + text[end:]
+        return text
+
+    def hide(self, span: Span) -> None:
+        """Never show this stretch: it is a password."""
+        self._hidden.setdefault((span.file, span.line), []).append((span.column - 1, span.end_column - 1))
 
     def rank(self, span: Span) -> tuple[int, str, int, int]:
         """Sort key: files in the order of reading, then place."""
@@ -131,7 +141,7 @@ class Sources:
 
     def rest_of_line(self, first: Word, last: Word) -> str | None:
         """The text from one word to another as it stands in the file, None when it was put there by a definition."""
-        text = self.line(first.file, first.line)
-        if text is None or (first.file, first.line) != (last.file, last.line):
+        lines = self._lines.get(first.file, [])
+        if (first.file, first.line) != (last.file, last.line) or not 1 <= first.line <= len(lines):
             return None
-        return text[first.column - 1 : last.end_column - 1]
+        return lines[first.line - 1][first.column - 1 : last.end_column - 1]

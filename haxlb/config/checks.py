@@ -51,27 +51,33 @@ class Inherited:
         )
 
 
-def read_checks(
-    server: Section, virtual_server: Section, *, address: IPv4Address, port: int, complaints: Complaints
-) -> Iterator[Check]:
-    """The checks of a real server, in file order. `port` is the one written on its line, before any reset."""
-    for entry in server.entries:
-        if entry.keyword.name in _KINDS:
-            check = _check(entry, server, virtual_server, address, port, complaints)
-            if check is not None:
-                yield check
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedServer:
+    """The real server whose checks are read."""
+
+    section: Section
+    virtual_server: Section
+    address: IPv4Address
+    port: int
+    """The one written on its line, before any reset: keepalived's checkers connect to it."""
 
 
 _KINDS = {each.value: each for each in CheckKind}
 
 
-def _check(
-    entry: Entry, server: Section, virtual_server: Section, address: IPv4Address, port: int, complaints: Complaints
-) -> Check | None:
+def read_checks(server: CheckedServer, complaints: Complaints) -> Iterator[Check]:
+    """The checks of a real server, in file order."""
+    for entry in server.section.entries:
+        if entry.keyword.name in _KINDS:
+            check = _check(entry, server, complaints)
+            if check is not None:
+                yield check
+
+
+def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check | None:
     kind = _KINDS[entry.keyword.name]
     own = entry.section if entry.section is not None else Section(entry.keyword.name)
-    known = Inherited.of(own, server, virtual_server)
-    target = _address(own, "connect_ip", complaints, entry)
+    known = Inherited.of(own, server.section, server.virtual_server)
     urls: tuple[HttpUrl, ...] = ()
     if kind is not CheckKind.TCP:
         urls = tuple(_urls(own, complaints))
@@ -86,8 +92,8 @@ def _check(
     delay = known.delay_before_retry_us
     return Check(
         kind=kind,
-        address=target or address,
-        port=own.value("connect_port", port),
+        address=_address(own, "connect_ip", complaints, entry) or server.address,
+        port=own.value("connect_port", server.port),
         bind_address=_address(own, "bindto", complaints, entry),
         bind_port=own.value("bind_port", 0),
         connect_timeout_us=known.connect_timeout_us or 5 * SECOND_US,
@@ -212,10 +218,11 @@ def _flags(section: Section, complaints: Complaints) -> str:
                 flags += _INLINE[word.text]
             elif word.text not in _HARMLESS:
                 known = word.text in REGEX_OPTIONS
+                lack = "supported yet" if known else "known"
                 complaints.error(
                     "not-supported-yet" if known else "unknown-keyword",
                     word,
-                    f"regex option `{word.text}` is not {'supported yet' if known else 'known'}: the check may judge differently",
+                    f"regex option `{word.text}` is not {lack}: the check may judge differently",
                     "" if known else did_you_mean(word.text, REGEX_OPTIONS),
                 )
     return f"(?{''.join(dict.fromkeys(flags))})" if flags else ""

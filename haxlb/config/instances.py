@@ -17,6 +17,8 @@ _V3 = 3
 _LONGEST_PASS = 8
 """Bytes of PASS data in an advert (RFC 2338 section 5.3.6)."""
 _LONGEST_INTERFACE = 15
+_MOST_VIPS = 255
+"""Count IPvX Addr is one byte (RFC 9568 section 5.2.5)."""
 _V3_LONGEST_ADVERT_US = 40_950_000
 """Twelve bits of centiseconds (RFC 9568 section 5.2.7)."""
 _CENTISECOND_US = 10_000
@@ -90,7 +92,7 @@ class InstanceReader:
         usable = self._authenticated() and self._timed() and self._family()
         if interface is None or vrid is None or not usable:
             return None
-        state = section.value("state")
+        state = self._state()
         priority = self._priority(state)
         nopreempt, delay = self._preemption(state, priority)
         vips = self._vips(interface, version)
@@ -124,6 +126,15 @@ class InstanceReader:
             vrid=self._place("virtual_router_id"),
             vips=tuple((vip, word.span) for vip, word in vips),
         )
+
+    def _state(self) -> str | None:
+        found = self._section.entry("state")
+        if found is None or found.value != "SLAVE":
+            return None if found is None else str(found.value)
+        self._complaints.warning(
+            "old-spelling", found.argument_span, f"{self._name}: state SLAVE is taken as BACKUP", "write BACKUP"
+        )
+        return "BACKUP"
 
     def _place(self, name: str) -> Span:
         found = self._section.entry(name)
@@ -383,6 +394,13 @@ class InstanceReader:
                     f"{vip.address} stands twice in {self._name}; it is taken once",
                     f"the first stands at {first[1].span}; delete one",
                 )
+        if len(unique) > _MOST_VIPS:
+            self._complaints.fatal(
+                "too-many-vips",
+                self._entry.argument_span,
+                f"{self._name} has {len(unique)} addresses; an advert has room for {_MOST_VIPS}",
+                "share them out among several instances",
+            )
         if not lines and "virtual_ipaddress_excluded" not in self._section.refused:
             complain = self._complaints.fatal if version == _V3 else self._complaints.warning
             complain(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from haxlb.config.checks import read_checks
+from haxlb.config.checks import CheckedServer, read_checks
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import RealServer, Scheduler, VirtualServer
 from keepalived_compat.diagnostics import Complaints
@@ -46,7 +46,7 @@ class VirtualServerReader:
         if head is None:
             return None
         address, number = head
-        servers = self._servers(number)
+        servers = self._servers(number, direct=direct)
         sorry = self._sorry(number)
         if scheduler is None or not direct or protocol is None or not self._family():
             return None
@@ -260,10 +260,10 @@ class VirtualServerReader:
         entry = self._section.entry(name)
         return entry.argument_span if entry else self._head_span()
 
-    def _servers(self, service_port: int) -> tuple[RealServer, ...]:
+    def _servers(self, service_port: int, *, direct: bool) -> tuple[RealServer, ...]:
         found: dict[str, RealServer] = {}
         for entry in self._section.all("real_server"):
-            server = self._real_server(entry, service_port)
+            server = self._real_server(entry, service_port, direct=direct)
             if server is None:
                 continue
             if server.key in found:
@@ -276,7 +276,7 @@ class VirtualServerReader:
             found[server.key] = server
         return tuple(found.values())
 
-    def _real_server(self, entry: Entry, service_port: int) -> RealServer | None:
+    def _real_server(self, entry: Entry, service_port: int, *, direct: bool) -> RealServer | None:
         target = self._target(entry)
         if target is None:
             return None
@@ -290,12 +290,12 @@ class VirtualServerReader:
                 f"lvs_method other than DR is not supported yet: real_server {address} is left out",
             )
             return None
-        checks = tuple(
-            read_checks(
-                section, self._section, address=address, port=written_port or service_port, complaints=self._complaints
-            )
+        checked = CheckedServer(
+            section=section, virtual_server=self._section, address=address, port=written_port or service_port
         )
-        self._complain_of_port(entry, written_port, service_port)
+        checks = tuple(read_checks(checked, self._complaints))
+        if direct:
+            self._complain_of_port(entry, written_port, service_port)
         if not checks and not any(name.endswith(("_CHECK", "_GET")) for name in section.refused):
             self._complaints.note(
                 "unchecked-server",
@@ -305,7 +305,7 @@ class VirtualServerReader:
             )
         return RealServer(
             address=address,
-            port=service_port,
+            port=service_port if direct or written_port is None else written_port,
             weight=section.value("weight", self._section.value("weight", 1)),
             inhibit_on_failure=section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
             checks=checks,
@@ -345,10 +345,11 @@ class VirtualServerReader:
 
     def _complain_of_port(self, entry: Entry, written: int | None, service_port: int) -> None:
         if written is not None and written != service_port:
+            name = f"{entry.keyword.name} {entry.words[1].text}"
             self._complaints.warning(
                 "port-reset",
                 entry.words[2],
-                f"DR does not change ports: {entry.keyword.name} {entry.words[1].text} gets packets on port {service_port},"
+                f"DR does not change ports: packets to {name} keep port {service_port},"
                 f" as with keepalived; its checks still go to {written}",
                 f"write {service_port}, and connect_port {written} in its check if that is meant",
             )

@@ -136,6 +136,8 @@ class _SettingsReader:
                 "mqtt has both password and password_file",
                 "keep one",
             )
+        if "password" in found:
+            self._sources.hide(self._place(found["password"]))
         password = take.text("password")
         if "password_file" in found:
             password = self._password(found["password_file"], take.text("password_file"))

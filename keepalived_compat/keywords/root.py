@@ -57,7 +57,7 @@ ROOT_BLOCKS: Grammar = {
         obsolete("deny_address_group", "it belongs to a fork of keepalived", body=LINES),
     ),
     "SSL": block(
-        supported("password", TEXT, missing=Severity.ERROR),
+        supported("password", TEXT, missing=Severity.ERROR, secret=True),
         supported("ca", TEXT, missing=Severity.ERROR),
         supported("certificate", TEXT, missing=Severity.ERROR),
         supported("key", TEXT, missing=Severity.ERROR),

@@ -130,10 +130,10 @@ VRRP: Grammar = {
     ),
     "authentication": block(
         supported("auth_type", choice("PASS", "AH")),
-        supported("auth_pass", TEXT),
+        supported("auth_pass", TEXT, secret=True),
     ),
     "auth_hmac": block(
-        supported("key", WORDS, many=True),
+        supported("key", WORDS, many=True, secret=True),
         supported("active_key", integer(1, 255)),
         supported("time_window", integer(1, 300)),
         supported("anti_replay", choice("time", "monotonic")),
