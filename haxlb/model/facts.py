@@ -80,6 +80,8 @@ class PeerClaimed:
     vrid: int
     master: bool
     at_us: int
+    instance: str = ""
+    """Its name on that node: tells two instances apart that share a VRID on different links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

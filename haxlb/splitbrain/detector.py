@@ -123,9 +123,11 @@ class SplitBrainDetector:
         return alarms + self._clear_conflicts(reason, now)
 
     def _handle_claim(self, fact: PeerClaimed, now: int) -> list[Alarm]:
-        # A claim names a VRID and no link. Where two of our instances share a VRID on two links it is no evidence.
+        # A claim names no link. Where two of our instances share a VRID on two links their names must tell which.
         watches = [each for each in self._watches.values() if each.instance.vrid == fact.vrid]
-        if fact.node == self._node or len(watches) != 1:
+        if len(watches) > 1:
+            watches = [each for each in watches if each.instance.name == fact.instance]
+        if fact.node == self._node or not watches:
             return []
         watches[0].see_claim(fact, now)
         return self._judge(watches[0], now)
@@ -165,7 +167,7 @@ class SplitBrainDetector:
             summary = f"{name}: two MASTERs of VRID {watch.instance.vrid} ({vips}): this director and {watch.others()}"
             alarms = self._raise(key, summary, watch.lines(now), now)
         elif key in self._raised and watch.silent(now):
-            alarms = self._clear(key, f"no sign of another MASTER for {seconds(watch.window_us)}", now)
+            alarms = self._clear(key, "no sign of another MASTER any more", now)
         watch.plan(now, raised=key in self._raised)
         return alarms
 

@@ -83,7 +83,7 @@ class InstanceWatch:
         if self.role is not Role.MASTER:
             return False
         seen = (*self.adverts.values(), *self.macs.values())
-        if any(each.length_us >= self.window_us for each in seen):
+        if any(each.length_us >= self.window_us and now - each.last_us < self.window_us for each in seen):
             return True
         if any(claim.length_us >= self.window_us for claim in self.claims.values()):
             return True

@@ -142,6 +142,16 @@ def test_leaving_master_clears_at_once_with_the_reason(master: Timeline) -> None
     assert "a test" in cleared.reason
 
 
+def test_evidence_that_has_fallen_silent_is_not_counted_again(master: Timeline) -> None:
+    """The long series of before is over; another fact must not bring it back."""
+    master.adverts(SECOND_US, 30 * SECOND_US)
+    master.mac(SECOND_US * 30, "02:00:00:00:00:12", PEER)
+    master.wait_until(60 * SECOND_US)
+    master.claim(60 * SECOND_US, master=False)
+    master.advert(80 * SECOND_US)
+    assert master.story == [("raised", KEY), ("cleared", KEY)]
+
+
 def test_a_second_split_brain_is_a_second_alarm(master: Timeline) -> None:
     master.adverts(SECOND_US, 10 * SECOND_US)
     master.adverts(100 * SECOND_US, 110 * SECOND_US)
@@ -227,13 +237,19 @@ def test_our_own_claim_and_one_for_another_vrid_are_nothing(master: Timeline) ->
 
 
 def test_a_claim_is_ambiguous_where_two_links_share_a_vrid() -> None:
-    """lb1 may be MASTER of VRID 51 on eth0 and lb2 of VRID 51 on eth1, and all is well."""
+    """lb1 may be MASTER of VRID 51 on eth0 and lb2 of VRID 51 on eth1, and all is well: only a name tells."""
     other = VrrpInstance(name="VI_2", interface="eth1", vrid=51)
     timeline = Timeline(INSTANCE, other)
     timeline.role(0, Role.MASTER)
     for now in range(SECOND_US, 60 * SECOND_US, SECOND_US):
         timeline.claim(now)
     assert timeline.story == []
+    for now in range(60 * SECOND_US, 80 * SECOND_US, SECOND_US):
+        timeline.tell(now, PeerClaimed(node="lb2", vrid=51, master=True, at_us=now, instance="VI_2"))
+    assert timeline.story == []
+    for now in range(80 * SECOND_US, 100 * SECOND_US, SECOND_US):
+        timeline.tell(now, PeerClaimed(node="lb2", vrid=51, master=True, at_us=now, instance="VI_1"))
+    assert timeline.story == [("raised", KEY)]
 
 
 def test_a_foreign_mac_is_a_conflict_of_the_vip_and_names_the_likely_cause(master: Timeline) -> None:

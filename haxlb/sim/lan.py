@@ -1,0 +1,146 @@
+"""The in-memory LAN: segments that carry VRRP messages and gratuitous ARP between the hosts on them.
+
+What a switch, a firewall or a bad cable can do to them is a property here: a direction between two hosts that is cut,
+a latency with jitter, a share of frames that is lost. One direction never reorders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from ipaddress import IPv4Address
+from random import Random
+from typing import Protocol
+
+from haxlb.daemon.ports import Datagram
+from haxlb.sim.ledger import Ledger
+from haxlb.sim.loop import VirtualLoop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """How good the cable is."""
+
+    latency_us: int = 100
+    jitter_us: int = 100
+    """Up to so much is added, evenly distributed."""
+    loss: float = 0.0
+    """Share of frames that vanish, 0 to 1."""
+
+
+class Receiver(Protocol):
+    """What sits behind a NIC."""
+
+    def on_frame(self, nic: Nic, datagram: Datagram) -> None:
+        """A VRRP message has arrived."""
+        ...
+
+    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPv4Address, ...]) -> None:
+        """A gratuitous ARP for each of these addresses has arrived."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Nic:
+    """One host's port on a segment."""
+
+    host: str
+    interface: str
+    """Its name on this host."""
+    segment: str
+    mac: str
+    addresses: tuple[IPv4Address, ...]
+    """The primary one first."""
+    receiver: Receiver = field(repr=False)
+    carrier: bool = True
+    """Cable in, and the host powered."""
+
+
+class Lan:
+    """All segments of one world."""
+
+    def __init__(self, loop: VirtualLoop, random: Random, wire: Wire, ledger: Ledger) -> None:
+        self._loop = loop
+        self._random = random
+        self._wire = wire
+        self._ledger = ledger
+        self._segments: dict[str, list[Nic]] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._last_arrival: dict[tuple[str, str], int] = {}
+        self.carried = 0
+        self.lost = 0
+
+    @property
+    def longest_latency_us(self) -> int:
+        """No frame needs longer than this, but for the queue behind others of the same microsecond."""
+        return self._wire.latency_us + self._wire.jitter_us
+
+    @property
+    def lossy(self) -> bool:
+        """Whether frames can vanish by bad luck."""
+        return self._wire.loss > 0
+
+    def plug(self, nic: Nic) -> None:
+        """Connect a NIC to its segment."""
+        self._segments.setdefault(nic.segment, []).append(nic)
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Nothing of `sender` reaches `receiver` from now on; the other way is another cut."""
+        self._cuts.add((sender, receiver))
+
+    def heal(self, sender: str, receiver: str) -> None:
+        """Undo a cut."""
+        self._cuts.discard((sender, receiver))
+
+    def reaches(self, sender: Nic, receiver: Nic) -> bool:
+        """Whether a frame sent now would arrive, bad luck aside."""
+        return sender.carrier and receiver.carrier and (sender.host, receiver.host) not in self._cuts
+
+    def send(self, nic: Nic, datagram: Datagram) -> None:
+        """Carry a VRRP message to all others on the segment, or to the holder of its unicast destination."""
+        unicast = not datagram.destination.is_multicast
+        for other in self._segments[nic.segment]:
+            if other is nic or (unicast and datagram.destination not in other.addresses):
+                continue
+            if self._loses(nic, other):
+                continue
+            arrival = self._arrival(nic, other)
+            self._loop.at(arrival, partial(self._deliver, nic, other, datagram))
+
+    def announce(self, nic: Nic, vips: Iterable[IPv4Address]) -> None:
+        """Carry gratuitous ARP to all others on the segment."""
+        addresses = tuple(vips)
+        for other in self._segments[nic.segment]:
+            if other is nic or self._loses(nic, other):
+                continue
+            self._loop.at(self._arrival(nic, other), partial(self._deliver_announcement, nic, other, addresses))
+
+    def _loses(self, sender: Nic, receiver: Nic) -> bool:
+        if not self.reaches(sender, receiver):
+            return True
+        if self._wire.loss and self._random.random() < self._wire.loss:
+            self.lost += 1
+            return True
+        self.carried += 1
+        return False
+
+    def _arrival(self, sender: Nic, receiver: Nic) -> int:
+        jitter = self._random.randrange(self._wire.jitter_us + 1) if self._wire.jitter_us else 0
+        path = (sender.mac, receiver.mac)
+        arrival = max(self._loop.now_us + self._wire.latency_us + jitter, self._last_arrival.get(path, 0))
+        self._last_arrival[path] = arrival
+        return arrival
+
+    def _deliver(self, sender: Nic, receiver: Nic, datagram: Datagram) -> None:
+        if self._arrives(sender, receiver):
+            self._ledger.count(datagram.payload)
+            receiver.receiver.on_frame(receiver, datagram)
+
+    def _deliver_announcement(self, sender: Nic, receiver: Nic, vips: tuple[IPv4Address, ...]) -> None:
+        if self._arrives(sender, receiver):
+            receiver.receiver.on_announcement(receiver, sender, vips)
+
+    def _arrives(self, sender: Nic, receiver: Nic) -> bool:
+        """A frame that is under way when its direction is cut is lost; its sender may be gone already."""
+        return receiver.carrier and (sender.host, receiver.host) not in self._cuts

@@ -1,0 +1,59 @@
+"""One instance of one director, as a member of its virtual router."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from haxlb.model.node import Role, VrrpInstance
+from haxlb.sim.lan import Nic
+
+if TYPE_CHECKING:
+    from haxlb.sim.director import Director
+
+RouterKey = tuple[str, int]
+"""Segment and VRID: what all directors of one virtual router share."""
+
+
+class Process(Enum):
+    """State of haxlb's processes on a director."""
+
+    RUNNING = "running"
+    FROZEN = "frozen"
+    DEAD = "dead"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Membership:
+    """What a director is in one virtual router."""
+
+    director: Director
+    instance: VrrpInstance
+    router: RouterKey
+    nic: Nic
+    colleagues: list[Membership] = field(default_factory=list, repr=False)
+    """All members of this router, itself included."""
+
+    @property
+    def role(self) -> Role:
+        """As reported last."""
+        return self.director.roles.get(self.instance.name, Role.INIT)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its speaker runs: a frozen one cannot be blamed for what it does not do."""
+        return self.director.process is Process.RUNNING and self.director.has_speaker
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its adverts leave the host and it hears others."""
+        return self.runs and self.nic.carrier
+
+    @property
+    def is_live_master(self) -> bool:
+        """MASTER, and able to say so."""
+        return self.role is Role.MASTER and self.speaks
+
+    def __str__(self) -> str:
+        return f"{self.director.name} ({self.instance.name})"

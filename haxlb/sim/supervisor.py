@@ -1,0 +1,122 @@
+"""What a virtual director's supervisor does with facts: the detector and the claimant are the real ones.
+
+The rest of the real supervisor (control socket, reload, logs) has no part in a drill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, PeerClaimed, RoleChanged
+from haxlb.model.node import NodeConfig
+from haxlb.sim.adapters import VirtualClock, VirtualWake
+from haxlb.sim.broker import Broker, Claim
+from haxlb.sim.loop import VirtualLoop
+from haxlb.splitbrain import Claimant, PublishClaim, SplitBrainDetector
+
+
+class Supervisor:
+    """One director's supervisor while it runs; `frozen` stops it, `close` ends it."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        loop: VirtualLoop,
+        clock: VirtualClock,
+        broker: Broker | None,
+        on_alarm: Callable[[AlarmRaised | AlarmCleared], None],
+    ) -> None:
+        self._name = config.node
+        self._clock = clock
+        self._broker = broker
+        self._on_alarm = on_alarm
+        self._detector = SplitBrainDetector(config.node, config.instances)
+        self._claimant = Claimant()
+        self._claimant.configure(config.instances)
+        self._wake = VirtualWake(loop, clock, self._on_wake)
+        self._claims: dict[tuple[str, Claim], None] = {}
+        self._frozen = False
+        self._gone = False
+        self._missed: list[Callable[[], None]] = []
+        self._connect()
+
+    def take(self, fact: Fact) -> None:
+        """A fact of the speaker or of the ARP watch."""
+        now = self._clock.now()
+        for alarm in self._detector.handle(fact, now):
+            self._on_alarm(alarm)
+        if isinstance(fact, RoleChanged):
+            self._publish(self._claimant.handle(fact, now))
+        self._arm()
+
+    def freeze(self) -> None:
+        """Nothing runs; the broker will miss the keepalives."""
+        self._frozen = True
+        if self._broker is not None:
+            self._broker.fall_silent(self._name)
+
+    def thaw(self) -> None:
+        """Everything that waited is done now. A session that was lost meanwhile is opened anew."""
+        self._frozen = False
+        missed, self._missed = self._missed, []
+        for each in missed:
+            each()
+        if self._broker is not None and not self._broker.speak_again(self._name):
+            for node, claim in list(self._claims):
+                self._on_claim(node, claim, master=False)
+            self._connect()
+            self._publish(self._claimant.standing())
+
+    def close(self) -> None:
+        """Its process is gone, and the kernel closes the connection to the broker."""
+        self._end()
+        if self._broker is not None:
+            self._broker.close(self._name)
+
+    def lose_power(self) -> None:
+        """Gone without a word: the broker learns of it by the keepalive."""
+        self._end()
+        if self._broker is not None:
+            self._broker.fall_silent(self._name)
+
+    def _end(self) -> None:
+        self._gone = True
+        self._wake.close()
+
+    def _connect(self) -> None:
+        if self._broker is not None:
+            self._broker.connect(self._name, self._on_claim)
+
+    def _on_claim(self, node: str, claim: Claim, master: bool) -> None:  # noqa: FBT001 - the broker's callback
+        if self._gone:
+            return
+        if self._frozen:
+            self._missed.append(partial(self._on_claim, node, claim, master))
+            return
+        if master:
+            self._claims[node, claim] = None
+        else:
+            self._claims.pop((node, claim), None)
+        vrid, instance = claim
+        self.take(PeerClaimed(node=node, vrid=vrid, master=master, at_us=self._clock.now(), instance=instance))
+
+    def _on_wake(self) -> None:
+        if self._frozen:
+            self._missed.append(self._on_wake)
+            return
+        now = self._clock.now()
+        for alarm in self._detector.handle_timer(now):
+            self._on_alarm(alarm)
+        self._publish(self._claimant.handle_timer(now))
+        self._arm()
+
+    def _arm(self) -> None:
+        wanted = [each for each in (self._detector.next_deadline(), self._claimant.next_deadline()) if each is not None]
+        self._wake.wake_at(min(wanted) if wanted else None)
+
+    def _publish(self, claims: list[PublishClaim]) -> None:
+        if self._broker is not None:
+            for claim in claims:
+                self._broker.publish(self._name, (claim.vrid, claim.instance), master=claim.master)
