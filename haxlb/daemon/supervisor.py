@@ -125,7 +125,7 @@ class Supervisor:
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
         await self._processes.stop("checker", self._stop_reason)
-        self._world.vip_watch.watch(())
+        self._world.vip_watch.watch((), ())
         self._chronicle.close()
         if self._snapshot_timer is not None:
             self._snapshot_timer.cancel()
@@ -139,7 +139,7 @@ class Supervisor:
             case Happened():
                 self._take(message.fact, name)
             case Logged():
-                self._world.log.log(message.level, message.event, process=name, **message.fields)
+                self._world.log.log(message.level, message.event, **{**message.fields, "process": name})
             case Ready():
                 self._processes.take_ready(name, message)
             case SpeakerStatus():
@@ -206,9 +206,10 @@ class Supervisor:
     def _tell_peers(self) -> None:
         for peers in self._standing.peers():
             self._processes.send("checker", peers)
+        self._watch_vips()
 
     def _watch_vips(self) -> None:
-        self._world.vip_watch.watch(self._standing.held_vips)
+        self._world.vip_watch.watch(self._standing.held_vips, self._standing.peers())
 
     async def _craft_anew(self, altered: LinkAltered) -> None:
         async with self._changing:
@@ -284,7 +285,6 @@ class Supervisor:
         self._config_problem = "; ".join(problems)
         self._loaded_at = self._world.wall.wall()
         if change.speaker:
-            self._watch_vips()
             self._tell_peers()
         said = "; ".join((f"reloaded: {change.summary}", *change.later))
         self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self._config_problem)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from haxlb.daemon.messages import GarpFrame, Message
+from haxlb.daemon.messages import GarpFrame, Message, PeersKnown
 from haxlb.daemon.ports import ClockPort
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import ConfigError
@@ -119,7 +119,7 @@ class BequestPort(Protocol):
 class LogPort(Protocol):
     """The log."""
 
-    def log(self, level: str, event: str, **fields: object) -> None:
+    def log(self, level: str, event: str, /, **fields: object) -> None:
         """Write one line: debug, info, warning or error; `event` is a stable snake_case name."""
         ...
 
@@ -171,8 +171,8 @@ class PeerProbePort(Protocol):
 class VipWatchPort(Protocol):
     """Asks the network for others that answer ARP for our VIPs; comes in as ForeignMacHeard."""
 
-    def watch(self, vips: Iterable[Vip]) -> None:
-        """Watch exactly these from now on."""
+    def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
+        """Watch exactly these VIPs from now on; a MAC that belongs to one of the peers is a director's."""
         ...
 
 

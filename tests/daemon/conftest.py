@@ -20,6 +20,7 @@ from haxlb.daemon.messages import (
     HandOver,
     Happened,
     Message,
+    PeersKnown,
     Ready,
     Resume,
     SpeakerStatus,
@@ -328,7 +329,7 @@ class FakeWorld:
         self.order.append("bequest")
         return ()
 
-    def log(self, level: str, event: str, **fields: object) -> None:
+    def log(self, level: str, event: str, /, **fields: object) -> None:
         self.logged.append((level, event, fields))
 
     def configure(self, settings: MqttSettings | None, name: str) -> None:
@@ -357,7 +358,8 @@ class FakeWorld:
         self.probed.append(each.name)
         return self.probe_evidence
 
-    def watch(self, vips: Iterable[Vip]) -> None:
+    def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
+        self.known = tuple(peers)
         self.watched.append(tuple(vips))
 
     # for tests

@@ -1,0 +1,105 @@
+"""ChildrenPort: the speaker and the checker as processes of their own, over socket pairs, watched by pidfd."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from haxlb.daemon.messages import Message
+from haxlb.linux.pipe import Pipe
+from haxlb.model.errors import HostError, PeerError
+
+MODULES = {"speaker": "haxlb.linux.speaker_main", "checker": "haxlb.linux.checker_main"}
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    end: socket.socket
+    pipe: Pipe
+    pidfd: int
+    listening: asyncio.Task[None]
+
+
+class Children:
+    """Starts children; hands on what they say, and after the last word of a dead one that it is dead.
+
+    Children stay in our process group: what stops or freezes the group (a terminal, a cgroup, a power failure in a
+    test) stops all of haxlb together, and never leaves a speaker without its supervisor.
+    """
+
+    def __init__(
+        self,
+        *,
+        on_message: Callable[[str, Message], None],
+        on_exit: Callable[[str, int], None],
+        on_malformed: Callable[[str, PeerError], None],
+        modules: dict[str, str] | None = None,
+    ) -> None:
+        self._on_message = on_message
+        self._on_exit = on_exit
+        self._on_malformed = on_malformed
+        self._modules = modules or MODULES
+        self._children: dict[str, _Child] = {}
+
+    def start(self, name: str) -> int:
+        """Start `python -m <module> --fd N` and return its pid. Raises HostError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        # -P: the working directory is no place to import a daemon's code from.
+        command = [sys.executable, "-P", "-m", self._modules[name], "--fd", str(theirs.fileno())]
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL
+            )
+        except OSError as problem:
+            ours.close()
+            raise HostError(
+                f"cannot start the {name}: {problem.strerror}", remedy="see the limits of memory and processes"
+            ) from problem
+        finally:
+            theirs.close()
+        loop = asyncio.get_running_loop()
+        pipe = Pipe(ours, on_malformed=lambda problem: self._on_malformed(name, problem))
+        child = _Child(process, ours, pipe, os.pidfd_open(process.pid), loop.create_task(self._listen(name, pipe)))
+        self._children[name] = child
+        loop.add_reader(child.pidfd, self._dead, name, child)
+        return process.pid
+
+    def send(self, name: str, message: Message) -> None:
+        """Send to a running child; nothing happens when there is none."""
+        child = self._children.get(name)
+        if child is not None:
+            child.pipe.send(message)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL; `on_exit` follows."""
+        child = self._children.get(name)
+        if child is not None:
+            child.process.kill()
+
+    async def _listen(self, name: str, pipe: Pipe) -> None:
+        async for message in pipe:
+            self._on_message(name, message)
+
+    def _dead(self, name: str, child: _Child) -> None:
+        asyncio.get_running_loop().remove_reader(child.pidfd)
+        os.close(child.pidfd)
+        returncode = child.process.wait()
+        # A script of an operator may still hold the other end: what was sent can be read, no more will come.
+        with contextlib.suppress(OSError):
+            child.end.shutdown(socket.SHUT_RDWR)
+        child.listening.add_done_callback(lambda _: self._buried(name, child, returncode))
+
+    def _buried(self, name: str, child: _Child, returncode: int) -> None:
+        if self._children.get(name) is child:
+            del self._children[name]
+        child.pipe.close()
+        if not child.listening.cancelled() and (problem := child.listening.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": f"{name} listener", "exception": problem})
+        self._on_exit(name, returncode)
