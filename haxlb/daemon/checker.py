@@ -57,9 +57,12 @@ class Checker:
         self._virtual_servers: tuple[VirtualServer, ...] | None = None
         self._known: dict[IPv4Address, Neighbour] = {}
         self._followed: dict[IPv4Address, None] = {}
+        self._servers: dict[IPv4Address, None] = {}
+        """Of the followed ones, those that are no directors."""
         self._peers: dict[str, tuple[IPv4Address, ...]] = {}
         self._dirty = False
         self._verdict_changed = False
+        self._saved: dict[str, bool] = {}
         self._hold_until: int | None = None
 
     def configure(self, config: NodeConfig, program: str) -> None:
@@ -159,6 +162,7 @@ class Checker:
             wanted.update(dict.fromkeys(each.address for each in virtual_server.real_servers))
             if virtual_server.sorry_server is not None:
                 wanted[virtual_server.sorry_server.address] = None
+        self._servers = dict(wanted)
         for peers in self._peers.values():
             wanted.update(dict.fromkeys(peers))
         self._followed = wanted
@@ -167,9 +171,13 @@ class Checker:
             self._tell(ReachChanged(address=gone, reachable=False), now)
         self._neighbours.follow(self._followed)
 
+    @property
+    def _resolving(self) -> bool:
+        return any(each not in self._known for each in self._servers)
+
     def _settle(self, now: int) -> None:
         if self._hold_until is not None:
-            if now < self._hold_until and any(each not in self._known for each in self._followed):
+            if now < self._hold_until and self._resolving:
                 return
             self._hold_until = None
         if self._dirty and self._virtual_servers is not None:
@@ -179,7 +187,10 @@ class Checker:
         if self._verdict_changed:
             # After the maps, never before them: this is a file.
             self._verdict_changed = False
-            self._verdicts.save(self._monitor.remember())
+            known = self._monitor.remember()
+            if known != self._saved:
+                self._saved = known
+                self._verdicts.save(known)
 
     def _peer(self) -> NextHop | None:
         for peers in self._peers.values():
@@ -191,7 +202,7 @@ class Checker:
 
     def _arm(self, now: int) -> None:
         deadlines = [self._monitor.next_deadline(), self._plane.next_deadline()]
-        if self._hold_until is not None and any(each not in self._known for each in self._followed):
+        if self._hold_until is not None and self._resolving:
             deadlines.append(self._hold_until)
         elif self._dirty or self._verdict_changed or self._plane.waiting:
             deadlines.append(now)

@@ -117,7 +117,7 @@ class DataPlane:
                 problems.append(str(refusal))
         if self._attachment is not None and (self._swapping or self._attachment != self._attached):
             problems += self._attach(self._attachment)
-        self._note(" · ".join(problems), now)
+        self._note(" · ".join(dict.fromkeys(problems)), now)
 
     def _attach(self, wanted: Attachment) -> list[str]:
         try:

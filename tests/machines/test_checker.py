@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from haxlb.forwarding.wanted import Counters, Tally
+from haxlb.health.rise_fall import fall_time_us
+from haxlb.model.facts import QuorumChanged
+from haxlb.model.node import Scheduler, VirtualServer
+from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
+from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, Stage, address, hop
+
+PAIR = virtual_server(server(21), server(22, weight=2))
+BOTH = {"192.168.10.21:80": 1, "192.168.10.22:80": 2}
+
+
+def running(*virtual_servers: VirtualServer) -> Stage:
+    stage = Stage()
+    stage.configure(*(virtual_servers or (PAIR,)))
+    stage.resolve(21, 22, 23)
+    stage.go(5)
+    stage.calls.clear()
+    return stage
+
+
+# Start
+
+
+def test_tables_are_written_before_the_program_is_attached_and_then_it_is_ready() -> None:
+    stage = Stage()
+    stage.configure(PAIR)
+    stage.resolve(21, 22)
+    assert stage.answers == []
+    stage.go()
+    assert [each for each in stage.calls if not each.startswith("report")] == ["apply", "attach", "save"]
+    assert stage.forwarder.attached == [("/bpf/program", ("eth0",), "auto")]
+    assert stage.answers == [("ConfigureChecker", "")]
+    assert stage.serving() == BOTH
+
+
+def test_the_first_table_waits_for_the_link_layer_addresses_of_the_servers() -> None:
+    stage = Stage()
+    stage.configure(PAIR)
+    stage.checker.peers_known("eth0", [address(12)])
+    stage.resolve(21)
+    stage.go(0.5)
+    assert stage.forwarder.applied == [], "22 would leave a forwarder that is at work already"
+    stage.resolve(22)
+    stage.go()
+    assert [at for at, _ in stage.forwarder.applied] == [seconds(0.5)], "but not for the peer's"
+    assert stage.serving() == BOTH
+
+
+def test_the_first_table_does_not_wait_for_a_server_that_does_not_answer() -> None:
+    stage = Stage()
+    stage.configure(PAIR)
+    stage.resolve(21)
+    stage.go(3)
+    assert stage.forwarder.applied[0][0] == seconds(1)
+    assert stage.serving() == {"192.168.10.21:80": 1}
+    stage = Stage()
+    stage.configure(PAIR)
+    stage.resolve(21)
+    stage.lose(22)
+    stage.go()
+    assert stage.serving() == {"192.168.10.21:80": 1}
+
+
+def test_without_a_program_tables_are_written_and_what_is_attached_stays() -> None:
+    stage = Stage()
+    stage.configure(PAIR, program="")
+    stage.resolve(21, 22)
+    stage.go()
+    assert stage.forwarder.attached == []
+    assert stage.answers == [("ConfigureChecker", "")]
+    assert stage.checker.status(0)[1].problem == "no program is attached: nothing is forwarded"
+
+
+def test_a_checker_that_takes_over_knows_what_the_former_one_knew() -> None:
+    before = running(virtual_server(server(21), server(22), alpha=True))
+    before.sick[check(21)] = BAD
+    before.go(20)
+    remembered = before.saved[-1]
+    assert remembered == {f"{VIP} 192.168.10.21:80": False, f"{VIP} 192.168.10.22:80": True}
+    after = Stage(remembered)
+    after.sick[check(21)] = BAD
+    after.configure(virtual_server(server(21), server(22), alpha=True))
+    after.resolve(21, 22)
+    after.go()
+    assert after.table == before.table, "the data plane does not notice"
+    after.go(30)
+    assert after.changes() == []
+
+
+# Verdicts
+
+
+def test_a_verdict_reaches_the_maps_in_the_instant_it_is_known() -> None:
+    stage = running()
+    stage.sick[check(21)] = BAD
+    died = stage.now_us
+    stage.go(fall_time_us(check(21)) / 1e6)
+    (change,) = stage.changes()
+    at, _ = stage.forwarder.applied[-1]
+    assert at == change.at_us
+    assert at - died <= fall_time_us(check(21))
+    assert stage.serving() == {"192.168.10.22:80": 2}
+    assert stage.calls == ["report BackendChanged", "apply", "save"], "and the maps come before the file"
+
+
+def test_a_verdict_on_a_thousand_servers_is_applied_in_under_100_ms() -> None:
+    """Machine, table and (recording) apply, in real time; the forwarder's own share is measured by its tests."""
+    servers = [server(1, port=1000 + n, checks=(check(1, port=1000 + n),)) for n in range(1000)]
+    stage = Stage()
+    stage.configure(virtual_server(*servers))
+    stage.resolve(1)
+    stage.go(12)
+    stage.sick[servers[500].checks[0]] = BAD
+    applies, slowest = len(stage.forwarder.applied), 0.0
+    while len(stage.forwarder.applied) == applies:
+        assert stage.now_us < seconds(60)
+        begun = time.perf_counter()
+        stage.go(0.01)
+        slowest = max(slowest, time.perf_counter() - begun)
+    assert len(stage.serving()) == 999
+    # Some ten probes are handled in the same step; the bound holds for all of them together.
+    assert slowest < 0.1
+
+
+def test_changes_of_one_instant_are_one_change_of_the_maps() -> None:
+    shared = virtual_server(server(21), server(22)), virtual_server(server(21), endpoint=OTHER_VIP)
+    stage = running(*shared)
+    applies = len(stage.forwarder.applied)
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    assert len(stage.changes()) == 2
+    assert len(stage.forwarder.applied) == applies + 1
+    stage.resolve(21, 22, generation=1)
+    stage.go()
+    assert len(stage.forwarder.applied) == applies + 2
+
+
+def test_healthy_servers_cause_no_writes() -> None:
+    stage = running()
+    stage.go(300)
+    assert stage.calls == []
+
+
+def test_the_sorry_server_is_in_the_table_only_while_it_serves() -> None:
+    stage = running(virtual_server(server(21), server(22), sorry_server=server(23, checks=())))
+    assert [each.key for each in stage.table.services[0].servers] == ["192.168.10.21:80", "192.168.10.22:80"]
+    stage.sick[check(21)] = stage.sick[check(22)] = BAD
+    stage.go(20)
+    assert stage.serving() == {"192.168.10.23:80": 1}
+    assert len(stage.table.services[0].servers) == 3
+    assert [each.up for each in stage.facts if isinstance(each, QuorumChanged)] == [True, False]
+
+
+def test_scripts_run_in_the_order_of_their_facts() -> None:
+    stage = running(virtual_server(server(21, notify_down=("down", "21")), quorum_down=("quorum", "down")))
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    assert stage.calls == [
+        "report BackendChanged",
+        "down 21",
+        "report QuorumChanged",
+        "quorum down",
+        "apply",
+        "save",
+    ]
+
+
+# Neighbours
+
+
+def test_the_servers_the_sorry_server_and_the_peers_are_followed() -> None:
+    stage = Stage()
+    stage.configure(virtual_server(server(21), sorry_server=server(99, checks=())))
+    stage.checker.peers_known("eth0", [address(12)])
+    assert stage.followed == (address(21), address(99), address(12))
+    stage.configure(PAIR)
+    assert stage.followed == (address(21), address(22), address(12))
+
+
+def test_a_changed_mac_reaches_the_maps_at_once() -> None:
+    stage = running()
+    stage.resolve(21, generation=7)
+    stage.go()
+    assert stage.table.services[0].servers[0].next_hop == hop(21, 7)
+    assert ("info", "neighbour_moved") in [(level, event) for level, event, _ in stage.logs]
+
+
+def test_a_server_without_an_arp_answer_is_out_and_said_once() -> None:
+    stage = running()
+    for _ in range(3):
+        stage.lose(21)
+        stage.go(10)
+    assert stage.serving() == {"192.168.10.22:80": 2}
+    complaints = [fields for _, event, fields in stage.logs if event == "neighbour_unreachable"]
+    assert complaints == [
+        {"address": address(21), "reason": "no ARP answer from 192.168.10.21 on eth0"},
+    ]
+    status = stage.checker.status(0)[0][0].real_servers[0]
+    assert (status.up, status.in_pool, status.mac) == (True, False, None)
+    assert status.reason == "no ARP answer from 192.168.10.21 on eth0"
+    stage.resolve(21)
+    stage.go()
+    assert stage.serving() == BOTH
+
+
+def test_the_peer_is_asked_for_tcp_of_rr_and_wrr_only() -> None:
+    stage = running(
+        virtual_server(server(21), scheduler=Scheduler.WRR),
+        virtual_server(server(21), scheduler=Scheduler.SH, endpoint=OTHER_VIP),
+    )
+    assert [each.peer for each in stage.table.services] == [None, None]
+    stage.checker.peers_known("eth0", [address(13), address(12)])
+    stage.lose(13)
+    stage.resolve(12)
+    stage.go()
+    assert [each.peer for each in stage.table.services] == [hop(12), None]
+    stage.checker.peers_known("eth0", [])
+    stage.go()
+    assert [each.peer for each in stage.table.services] == [None, None]
+
+
+def test_what_is_said_of_an_address_that_is_not_followed_is_ignored() -> None:
+    stage = running()
+    stage.resolve(77)
+    stage.go(1)
+    assert stage.calls == []
+
+
+# Reload
+
+
+def test_a_reload_of_the_same_configuration_writes_nothing() -> None:
+    stage = running()
+    stage.configure(PAIR)
+    stage.go()
+    assert stage.calls == []
+    assert stage.answers[-1] == ("ConfigureChecker", "")
+
+
+def test_a_reload_keeps_a_dead_server_dead_and_a_known_mac_known() -> None:
+    stage = running()
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    stage.configure(virtual_server(server(21), server(22, weight=9), server(23)))
+    stage.resolve(23)
+    stage.go()
+    assert stage.serving() == {"192.168.10.22:80": 9, "192.168.10.23:80": 1}
+
+
+def test_without_virtual_servers_everything_is_taken_down() -> None:
+    stage = running()
+    stage.configure()
+    stage.go()
+    assert stage.table.services == ()
+    assert stage.forwarder.attached[-1] == ("/bpf/program", (), "auto")
+    assert stage.followed == ()
+
+
+# The forwarder
+
+
+def test_a_forwarder_that_refuses_is_a_problem_that_is_tried_again_with_backoff() -> None:
+    stage = running()
+    stage.forwarder.refusal = "cannot write a BPF map: out of memory"
+    stage.forwarder.attempts.clear()
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    first = stage.changes()[0].at_us
+    pauses = [(at - first) / seconds(1) for at in stage.forwarder.attempts]
+    assert pauses[:4] == [0, 1, 3, 7]
+    problem = "cannot write a BPF map: out of memory (free memory)"
+    assert stage.checker.status(0)[1].problem == problem
+    assert [(event, fields) for level, event, fields in stage.logs if level == "error"] == [
+        ("data_plane_problem", {"problem": problem})
+    ]
+    stage.forwarder.refusal = ""
+    stage.go(31)
+    assert stage.serving() == {"192.168.10.22:80": 2}
+    assert stage.checker.status(0)[1].problem == ""
+    assert stage.logs[-1][1] == "data_plane_restored"
+
+
+def test_a_change_is_tried_at_once_even_while_waiting_to_try_again() -> None:
+    stage = running()
+    stage.forwarder.refusal = "cannot"
+    stage.resolve(21, generation=1)
+    stage.go(20)
+    stage.forwarder.attempts.clear()
+    stage.resolve(21, generation=2)
+    stage.go()
+    assert stage.forwarder.attempts == [stage.now_us]
+
+
+def test_the_problem_is_the_answer_when_the_configuration_cannot_be_forwarded() -> None:
+    stage = Stage()
+    stage.forwarder.refusal = "no bpffs"
+    stage.configure(PAIR)
+    stage.resolve(21, 22)
+    stage.go()
+    assert stage.answers == [("ConfigureChecker", "no bpffs (free memory)")]
+
+
+def test_a_swap_attaches_also_the_same_path_again() -> None:
+    stage = running()
+    for program in ("/bpf/next", "/bpf/next"):
+        stage.checker.swap(program)
+        stage.go()
+        assert stage.calls.pop() == "attach"
+    assert stage.calls == []
+    assert stage.answers[1:] == [("SwapProgram", "")] * 2
+    assert stage.checker.status(0)[1].swaps == 2
+    assert [each[0] for each in stage.forwarder.attached] == ["/bpf/program", "/bpf/next", "/bpf/next"]
+
+
+# Status
+
+
+def test_the_status_says_all_that_is_shown() -> None:
+    stage = running(virtual_server(server(21), server(22, weight=0), sorry_server=server(23, checks=())))
+    stage.forwarder.readings = Counters(
+        verdicts={"forwarded": 7},
+        services={VIP: Tally(packets=7, bytes=700, flows=2)},
+        servers={(VIP, "192.168.10.21:80"): Tally(packets=6, bytes=600, flows=1)},
+    )
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    epoch = 1_700_000_000
+    (virtual,), plane = stage.checker.status(epoch * 1_000_000)
+    assert (virtual.address, virtual.port, virtual.protocol, virtual.scheduler) == (VIP.address, 80, "TCP", "wrr")
+    assert (virtual.quorum_up, virtual.sorry, virtual.packets, virtual.bytes, virtual.flows) == (False, True, 7, 700, 2)
+    dead, drained, sorry = virtual.real_servers
+    assert (dead.up, dead.in_pool, dead.weight, dead.packets, dead.flows) == (False, False, 1, 6, 1)
+    assert dead.reason == "TCP_CHECK: connection refused"
+    assert dead.since_at == epoch - (stage.now_us - stage.changes()[0].at_us) / 1e6
+    assert dead.checked_at is not None
+    assert dead.since_at <= dead.checked_at <= epoch
+    assert (drained.up, drained.in_pool, drained.weight) == (True, False, 0)
+    assert drained.mac == hop(22).destination_mac
+    assert (sorry.is_sorry, sorry.in_pool, sorry.up, sorry.reason) == (True, True, True, "serves: no quorum")
+    assert plane.verdicts == {"forwarded": 7}
+    assert [(each.interface, each.mode) for each in plane.links] == [(INSTANCE.interface, "native")]
+
+
+def test_the_status_survives_a_forwarder_that_cannot_be_read() -> None:
+    stage = running()
+    stage.forwarder.refusal = "gone"
+    (virtual,), plane = stage.checker.status(0)
+    assert virtual.packets == 0
+    assert plane.problem == "gone (free memory)"
+
+
+# Property
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from("sgal"), st.integers(21, 23), st.integers(0, 15)), max_size=30))
+def test_after_every_step_the_forwarder_has_what_is_wanted(steps: list[tuple[str, int, int]]) -> None:
+    """Wanted equals actual at rest; and a server that is known to be down or unreachable is never served."""
+    servers = [server(host, checks=(check(host, delay_loop_us=seconds(3)),)) for host in (21, 22, 23)]
+    stage = Stage()
+    stage.configure(virtual_server(*servers))
+    stage.resolve(21, 22, 23)
+    stage.go(2)
+    lost: set[int] = set()
+    for kind, host, wait in steps:
+        if kind == "s":
+            stage.sick[servers[host - 21].checks[0]] = BAD
+        elif kind == "g":
+            stage.sick.pop(servers[host - 21].checks[0], None)
+        elif kind == "l":
+            stage.lose(host)
+            lost.add(host)
+        else:
+            stage.resolve(host)
+            lost.discard(host)
+        stage.go(wait + PROBE_US / 1e6)
+        shown = stage.checker.status(0)[0][0].real_servers
+        in_pool = {f"{each.address}:{each.port}" for each in shown if each.in_pool}
+        assert set(stage.serving()) == in_pool
+        up = {each.address for each in shown if each.up}
+        assert in_pool == {f"{address(host)}:80" for host in (21, 22, 23) if address(host) in up and host not in lost}
