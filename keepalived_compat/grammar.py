@@ -52,6 +52,9 @@ class Argument:
     strict: bool = False
     """Trailing garbage (`5s`) is refused; elsewhere keepalived takes the number with a warning."""
     any_case: bool = False
+    """Words may be written in any case."""
+    exact_case: bool = False
+    """Words in another case are refused, because to take them would break the talk with a keepalived."""
 
     def __str__(self) -> str:
         match self.kind:
@@ -126,9 +129,9 @@ def seconds(low: float = 0, high: float = 4294.967295, *, optional: bool = False
     return Argument(kind=Kind.SECONDS, low=low, high=high, optional=optional)
 
 
-def choice(*words: str, any_case: bool = False, optional: bool = False) -> Argument:
+def choice(*words: str, any_case: bool = False, exact_case: bool = False) -> Argument:
     """One of some words."""
-    return Argument(kind=Kind.CHOICE, choices=words, any_case=any_case, optional=optional)
+    return Argument(kind=Kind.CHOICE, choices=words, any_case=any_case, exact_case=exact_case)
 
 
 FLAG = Argument(kind=Kind.FLAG)

@@ -87,7 +87,7 @@ def chosen(text: str, argument: Argument) -> Taken:
     if text in argument.choices:
         return Taken(value=text)
     for each in argument.choices:
-        if each.lower() == text.lower():
+        if each.lower() == text.lower() and not argument.exact_case:
             return Taken(
                 value=each,
                 caveat="" if argument.any_case else f"`{text}` is taken as `{each}`; keepalived wants it in that case",

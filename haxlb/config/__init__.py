@@ -4,6 +4,7 @@
 cannot be used.
 """
 
-from haxlb.config.load import Loaded, load, load_or_raise
+from haxlb.config.diff import Change, ReloadPlan, Touched, plan_reload
+from haxlb.config.load import Loaded, load, load_or_raise, refusal
 
-__all__ = ["Loaded", "load", "load_or_raise"]
+__all__ = ["Change", "Loaded", "ReloadPlan", "Touched", "load", "load_or_raise", "plan_reload", "refusal"]

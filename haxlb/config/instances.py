@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from haxlb.config.authentication import read_authentication
+from haxlb.config.defaults import DOWN_TIMER_ADVERTS, MULTICAST_GROUP, Defaults, at_least_one
 from haxlb.config.vips import read_vips
 from haxlb.model.addresses import Vip
 from haxlb.model.node import SECOND_US, GarpConfig, NotifyScripts, Role, VrrpInstance
@@ -14,26 +16,12 @@ from keepalived_compat.source import Span, Word
 
 _OWNER = 255
 _V3 = 3
-_LONGEST_PASS = 8
-"""Bytes of PASS data in an advert (RFC 2338 section 5.3.6)."""
 _LONGEST_INTERFACE = 15
 _MOST_VIPS = 255
 """Count IPvX Addr is one byte (RFC 9568 section 5.2.5)."""
 _V3_LONGEST_ADVERT_US = 40_950_000
 """Twelve bits of centiseconds (RFC 9568 section 5.2.7)."""
 _CENTISECOND_US = 10_000
-DOWN_TIMER_ADVERTS = 3
-MULTICAST_GROUP = "224.0.0.18"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
-    """What `global_defs` says for all instances."""
-
-    version: int
-    garp: GarpConfig
-    down_timer_adverts: int
-    multicast_group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,33 +33,6 @@ class PlacedInstance:
     interface: Span
     vrid: Span
     vips: tuple[tuple[Vip, Span], ...]
-
-
-def read_defaults(defs: list[Section]) -> Defaults:
-    """The defaults for instances; of several `global_defs` the last value counts."""
-
-    def value(name: str, default: int) -> int:
-        found = [each.value(name) for each in defs if each.has(name)]
-        return int(found[-1]) if found else default
-
-    minimal = any(each.value("vrrp_min_garp", default=False) for each in defs)
-    delay = value("vrrp_garp_master_delay", 0 if minimal else 5)
-    repeat = max(value("vrrp_garp_master_repeat", 1 if minimal else 5), 1)
-    groups = [str(each.value("vrrp_mcast_group4")) for each in defs if each.has("vrrp_mcast_group4")]
-    return Defaults(
-        version=value("vrrp_version", 2),
-        down_timer_adverts=value("vrrp_down_timer_adverts", DOWN_TIMER_ADVERTS),
-        multicast_group=groups[-1] if groups else MULTICAST_GROUP,
-        garp=GarpConfig(
-            master_repeat=repeat,
-            master_delay_us=delay * SECOND_US,
-            master_refresh_us=value("vrrp_garp_master_refresh", 0) * SECOND_US,
-            master_refresh_repeat=max(value("vrrp_garp_master_refresh_repeat", 1), 1),
-            lower_prio_repeat=value("vrrp_garp_lower_prio_repeat", repeat),
-            lower_prio_delay_us=value("vrrp_garp_lower_prio_delay", delay) * SECOND_US,
-            interval_us=value("vrrp_garp_interval", 0),
-        ),
-    )
 
 
 class InstanceReader:
@@ -89,14 +50,21 @@ class InstanceReader:
         section = self._section
         interface, vrid = self._interface(), self._vrid()
         version = self._version()
-        usable = self._authenticated() and self._timed() and self._family()
-        if interface is None or vrid is None or not usable:
+        authentication = read_authentication(
+            section,
+            instance=self._name,
+            version=version,
+            complaints=self._complaints,
+        )
+        reachable, family = self._reachable(), self._family()
+        if interface is None or vrid is None or not (authentication.usable and reachable and family):
             return None
         state = self._state()
         priority = self._priority(state)
         nopreempt, delay = self._preemption(state, priority)
         vips = self._vips(interface, version)
-        peers, source = self._peers(), self._source()
+        source = self._source()
+        peers = self._peers(source)
         unicast = section.entry("unicast_src_ip")
         if unicast is not None and not peers:
             self._complaints.warning(
@@ -112,7 +80,7 @@ class InstanceReader:
             advert_interval_us=self._advert_interval(version),
             nopreempt=nopreempt,
             preempt_delay_us=delay,
-            auth_pass=self._password(version),
+            auth_pass=authentication.password,
             source=source,
             peers=peers,
             vips=tuple(vip for vip, _ in vips),
@@ -201,23 +169,8 @@ class InstanceReader:
             return False
         return True
 
-    def _authenticated(self) -> bool:
-        """Whether its peers will accept its adverts as far as authentication goes."""
-        if "auth_hmac" in self._section.refused:
-            return False
-        block = self._authentication()
-        if block is not None and block.value("auth_type") == "AH" and self._version() != _V3:
-            self._complaints.error(
-                "not-supported-yet",
-                self._place("authentication"),
-                f"auth_type AH is not supported yet: {self._name} is left out, as its peer would refuse its adverts",
-                "use PASS on both directors, or none: neither protects against a host on the same network",
-            )
-            return False
-        return True
-
-    def _timed(self) -> bool:
-        """Whether its master_down_interval is the one that is implemented."""
+    def _reachable(self) -> bool:
+        """Whether its peers will hear it; and whether it counts their adverts as it is told to."""
         entry = self._section.entry("down_timer_adverts")
         adverts = entry.value if entry else self._defaults.down_timer_adverts
         if adverts != DOWN_TIMER_ADVERTS:
@@ -238,51 +191,6 @@ class InstanceReader:
             )
             return False
         return True
-
-    def _authentication(self) -> Section | None:
-        entry = self._section.entry("authentication")
-        return entry.section if entry else None
-
-    def _password(self, version: int) -> str | None:
-        block = self._authentication()
-        if block is None:
-            return None
-        where = self._place("authentication")
-        if version == _V3:
-            self._complaints.warning(
-                "unused-authentication",
-                where,
-                f"{self._name}: VRRPv3 has no authentication (RFC 9568 section 9); it is not used, as in keepalived",
-                "delete the block",
-            )
-            return None
-        found = block.entry("auth_pass")
-        if not block.has("auth_type"):
-            if "auth_type" not in block.refused:
-                self._complaints.warning(
-                    "unused-authentication",
-                    where,
-                    f"{self._name}: no auth_type, so that adverts carry no password, as in keepalived",
-                    "add `auth_type PASS`",
-                )
-            return None
-        if found is None or not found.value:
-            self._complaints.warning(
-                "unused-authentication",
-                where,
-                f"{self._name}: no auth_pass, so that adverts carry no password, as in keepalived",
-                "add `auth_pass …`",
-            )
-            return None
-        raw = str(found.value).encode(errors="replace")
-        if len(raw) > _LONGEST_PASS:
-            self._complaints.warning(
-                "truncated-password",
-                found.argument_span,
-                f"auth_pass is cut to {_LONGEST_PASS} bytes, as keepalived does: adverts have room for no more",
-                f"write {_LONGEST_PASS} characters at most",
-            )
-        return raw[:_LONGEST_PASS].decode(errors="ignore")
 
     def _priority(self, state: str | None) -> int:
         found = self._section.entry("priority")
@@ -348,12 +256,19 @@ class InstanceReader:
         found = self._section.value("unicast_src_ip") or self._section.value("mcast_src_ip")
         return found if isinstance(found, IPv4Address) else None
 
-    def _peers(self) -> tuple[IPv4Address, ...]:
+    def _peers(self, source: IPv4Address | None) -> tuple[IPv4Address, ...]:
         peers: list[IPv4Address] = []
         for block in self._section.all("unicast_peer"):
             for line in block.section.lines if block.section else ():
                 peer = self._peer(line)
-                if peer is not None and peer not in peers:
+                if peer is not None and peer == source:
+                    self._complaints.warning(
+                        "self-peer",
+                        line[0],
+                        f"{self._name}: {peer} is its own unicast_src_ip; it is no peer",
+                        "delete it",
+                    )
+                elif peer is not None and peer not in peers:
                     peers.append(peer)
         return tuple(peers)
 
@@ -414,17 +329,18 @@ class InstanceReader:
     def _garp(self) -> GarpConfig:
         section, given = self._section, self._defaults.garp
         delay = section.entry("garp_master_delay")
-        repeat = section.entry("garp_master_repeat")
+        repeat = at_least_one(section.entry("garp_master_repeat"), given.master_repeat, self._complaints)
+        refresh_repeat = section.entry("garp_master_refresh_repeat")
 
         def scaled(name: str, default: int) -> int:
             found = section.value(name)
             return default if found is None else int(found) * SECOND_US
 
         return GarpConfig(
-            master_repeat=max(int(repeat.value), 1) if repeat else given.master_repeat,
+            master_repeat=repeat,
             master_delay_us=int(delay.value) * SECOND_US if delay else given.master_delay_us,
             master_refresh_us=scaled("garp_master_refresh", given.master_refresh_us),
-            master_refresh_repeat=max(int(section.value("garp_master_refresh_repeat", given.master_refresh_repeat)), 1),
+            master_refresh_repeat=at_least_one(refresh_repeat, given.master_refresh_repeat, self._complaints),
             lower_prio_repeat=int(section.value("garp_lower_prio_repeat", given.lower_prio_repeat)),
             lower_prio_delay_us=scaled("garp_lower_prio_delay", given.lower_prio_delay_us),
             interval_us=given.interval_us,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from haxlb.config.crosscheck import check_interfaces, check_ownership, check_vips, usable_instances, usable_servers
-from haxlb.config.instances import InstanceReader, read_defaults
+from haxlb.config.defaults import read_defaults
+from haxlb.config.instances import InstanceReader
 from haxlb.config.servers import VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.model.errors import ConfigError
@@ -89,7 +90,7 @@ def refusal(loaded: Loaded) -> ConfigError:
 
 def _node_config(root: Section, node: str, interfaces: frozenset[str] | None, complaints: Complaints) -> NodeConfig:
     defs = [each.section for each in root.all("global_defs") if each.section is not None]
-    defaults = read_defaults(defs)
+    defaults = read_defaults(root, complaints)
     names = [str(each.value("router_id")) for each in defs if each.has("router_id")]
     found = [InstanceReader(each, defaults, complaints).read() for each in root.all("vrrp_instance")]
     instances = usable_instances([each for each in found if each is not None], complaints)

@@ -129,7 +129,8 @@ VRRP: Grammar = {
         obsolete("vrrp_skip_alive", "it never existed"),
     ),
     "authentication": block(
-        supported("auth_type", choice("PASS", "AH")),
+        # In another case keepalived uses none: to take it as meant would make two masters of a mixed pair.
+        supported("auth_type", choice("PASS", "AH", exact_case=True), default="none"),
         supported("auth_pass", TEXT, secret=True),
     ),
     "auth_hmac": block(

@@ -1,0 +1,172 @@
+"""What a reload changes, in words: the difference of two NodeConfigs, and nothing else of either."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from haxlb.model.node import SECOND_US, NodeConfig, RealServer, VirtualServer, VrrpInstance
+
+_SECRET = ("auth_pass", "password")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that a reload touches."""
+
+    name: str
+    """As status and logs call it: an instance's name, a virtual server's endpoint."""
+    reason: str
+    """In words: `priority 100 -> 150`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """The instances, or the virtual servers, by what becomes of them."""
+
+    kept: tuple[str, ...] = ()
+    """Equal in every respect: not touched."""
+    changed: tuple[Change, ...] = ()
+    added: tuple[Change, ...] = ()
+    removed: tuple[Change, ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """Nothing but what is kept."""
+        return not (self.changed or self.added or self.removed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadPlan:
+    """The difference of two configurations."""
+
+    instances: Touched
+    """The same instance is the one with the same interface and VRID, whatever its name (keepalived: vrrp_exist())."""
+    virtual_servers: Touched
+    """The same virtual server is the one with the same address, port and protocol."""
+    settings: tuple[Change, ...] = ()
+    """The node's name, MQTT and forwarding."""
+
+    @property
+    def empty(self) -> bool:
+        """The two are the same."""
+        return self.instances.none and self.virtual_servers.none and not self.settings
+
+    def lines(self) -> Iterator[str]:
+        """The plan for people, one line each."""
+        for kind, touched in (("vrrp_instance", self.instances), ("virtual_server", self.virtual_servers)):
+            for verb, changes in (("removed", touched.removed), ("changed", touched.changed), ("added", touched.added)):
+                for each in changes:
+                    yield f"{kind} {each.name} {verb}: {each.reason}"
+        for each in self.settings:
+            yield f"{each.name} changed: {each.reason}"
+
+
+def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
+    """What has to be done to get from one configuration to the other; pure."""
+    return ReloadPlan(
+        instances=_touched(
+            {each.key: each for each in before.instances},
+            {each.key: each for each in after.instances},
+            name=lambda each: each.name,
+            identity=lambda each: f"virtual_router_id {each.vrid} on {each.interface}",
+            differences=_instance_differences,
+        ),
+        virtual_servers=_touched(
+            {each.endpoint: each for each in before.virtual_servers},
+            {each.endpoint: each for each in after.virtual_servers},
+            name=lambda each: str(each.endpoint),
+            identity=lambda each: f"{len(each.real_servers)} real servers",
+            differences=_server_differences,
+        ),
+        settings=tuple(_settings(before, after)),
+    )
+
+
+def _touched(before: dict[Any, Any], after: dict[Any, Any], *, name: Any, identity: Any, differences: Any) -> Touched:
+    kept, changed = [], []
+    for key, new in after.items():
+        old = before.get(key)
+        if old is None:
+            continue
+        if old == new:
+            kept.append(name(new))
+        else:
+            changed.append(Change(name=name(new), reason=", ".join(differences(old, new)) or "order"))
+    return Touched(
+        kept=tuple(kept),
+        changed=tuple(changed),
+        added=tuple(
+            Change(name=name(new), reason=f"{identity(new)} is new") for key, new in after.items() if key not in before
+        ),
+        removed=tuple(
+            Change(name=name(old), reason=f"{identity(old)} is gone") for key, old in before.items() if key not in after
+        ),
+    )
+
+
+def _instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
+    yield from _list_differences("vip", old.vips, new.vips)
+    yield from _list_differences("peer", old.peers, new.peers)
+    yield from _field_differences(old, new, skip=("vips", "peers"))
+
+
+def _server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
+    before = {each.key: each for each in old.real_servers}
+    after = {each.key: each for each in new.real_servers}
+    yield from _list_differences("real_server", before, after)
+    for key, server in after.items():
+        was = before.get(key)
+        if was is not None and was != server:
+            yield f"real_server {key} ({', '.join(_real_server_differences(was, server))})"
+    yield from _field_differences(old, new, skip=("real_servers",))
+
+
+def _real_server_differences(old: RealServer, new: RealServer) -> Iterator[str]:
+    yield from _field_differences(old, new, skip=("checks",))
+    if old.checks != new.checks:
+        yield "checks"
+
+
+def _list_differences(what: str, old: Iterable[Hashable], new: Iterable[Hashable]) -> Iterator[str]:
+    before, after = dict.fromkeys(old), dict.fromkeys(new)
+    yield from (f"{what} {each} removed" for each in before if each not in after)
+    yield from (f"{what} {each} added" for each in after if each not in before)
+
+
+def _field_differences(old: Any, new: Any, *, skip: tuple[str, ...] = ()) -> Iterator[str]:
+    for each in fields(old):
+        was, is_now = getattr(old, each.name), getattr(new, each.name)
+        if each.name in skip or was == is_now:
+            continue
+        name = each.name.removesuffix("_us")
+        if each.name in _SECRET:
+            yield f"{name} is another one"
+        elif hasattr(was, "__dataclass_fields__") and type(was) is type(is_now):
+            yield from (f"{name} {inner}" for inner in _field_differences(was, is_now))
+        else:
+            yield f"{name} {_shown(each.name, was)} -> {_shown(each.name, is_now)}"
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None or value == ():
+        return "none"
+    if name.endswith("_us"):
+        return f"{value / SECOND_US:g} s"
+    if isinstance(value, tuple):
+        return " ".join(str(each) for each in value)
+    return str(getattr(value, "value", value))
+
+
+def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Change]:
+    if before.node != after.node:
+        yield Change(name="node", reason=f"{before.node} -> {after.node}")
+    for name in ("mqtt", "forwarding"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new:
+            continue
+        if old is None or new is None:
+            yield Change(name=name, reason="switched on" if old is None else "switched off")
+        else:
+            yield Change(name=name, reason=", ".join(_field_differences(old, new)))
