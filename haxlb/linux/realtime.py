@@ -21,7 +21,6 @@ RUNAWAY_S = 2
 # <asm-generic/mman.h>
 _MCL_CURRENT = 1
 _MCL_FUTURE = 2
-_MCL_ONFAULT = 4
 
 
 def enter_realtime_class(log: Log) -> bool:
@@ -44,11 +43,9 @@ def enter_realtime_class(log: Log) -> bool:
 
 
 def lock_memory(log: Log) -> bool:
-    """Keep every page that was touched in memory; pages not touched yet are locked when they are."""
+    """Keep all of this process in memory, the code that runs only at take-over included."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # Without ONFAULT the whole of every mapped library would be read in: several times the memory, for code that
-    # never runs.
-    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT):
+    if libc.mlockall(_MCL_CURRENT | _MCL_FUTURE):
         log(
             "warning",
             "memory_not_locked",

@@ -2,14 +2,16 @@
 
 pyroute2 0.9 is asyncio inside; its synchronous classes run a loop of their own and cannot be called from a running
 one. The ports are synchronous by contract (a VIP is off before the next line runs), and the kernel answers an rtnetlink
-request before `send` returns, so nothing is won by waiting for it on a loop. Importing pyroute2 takes 12 MB.
+request before `send` returns, so nothing is won by waiting for it on a loop.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -40,6 +42,17 @@ _ATTRIBUTE = struct.Struct("=HH")
 _BATCH = 64
 """Requests per `send`: their answers must fit into the receive buffer."""
 _ANSWER_TIMEOUT_S = 5.0
+
+
+def import_narrowly() -> None:
+    """Let pyroute2's modules be imported one by one, without `pyroute2/__init__.py`, which imports all of them.
+
+    Saves 10 MB and 0.1 s of the start. For a process that uses nothing of pyroute2 but its messages: `import pyroute2`
+    finds an empty package afterwards.
+    """
+    spec = importlib.util.find_spec("pyroute2")
+    if spec is not None and "pyroute2" not in sys.modules:
+        sys.modules["pyroute2"] = importlib.util.module_from_spec(spec)
 
 
 def encode(message: Any, kind: int, flags: int) -> bytes:

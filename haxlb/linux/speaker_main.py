@@ -40,7 +40,7 @@ from haxlb.linux.log import Complaints
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_memory
-from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.errors import Bug, HostError
 from haxlb.model.facts import Fact, RoleChanged
@@ -224,6 +224,7 @@ async def serve(fd: int) -> int:
     # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    import_narrowly()
     enter_realtime_class(pipe.log)
     lock_memory(pipe.log)
     try:

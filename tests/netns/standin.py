@@ -142,6 +142,9 @@ class Ear:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._closing.set()
         self._thread.join()
         self._socket.close()
@@ -149,8 +152,8 @@ class Ear:
     def adverts(self, since_ns: int = 0) -> list[Heard]:
         return [each for each in list(self._frames) if each.is_advert and each.at_ns >= since_ns]
 
-    def adverts_of(self, source: IPv4Address, priority: int | None = None) -> list[Heard]:
-        return [each for each in self.adverts() if each.source == source and priority in (None, each.priority)]
+    def adverts_of(self, source: IPv4Address, priority: int | None = None, *, since_ns: int = 0) -> list[Heard]:
+        return [each for each in self.adverts(since_ns) if each.source == source and priority in (None, each.priority)]
 
     def garps(self, vip: IPv4Address, since_ns: int = 0) -> list[Heard]:
         return [
@@ -261,8 +264,8 @@ class SpeakerHandle:
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close the pipe and wait for the reader."""
-        with contextlib.suppress(OSError):
+        """Close the pipe and wait for the reader; once or more often."""
+        with contextlib.suppress(OSError):  # ENOTCONN, EBADF: the other end, or ours, is closed already
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()

@@ -60,7 +60,7 @@ class Pair:
     def close(self) -> None:
         for speaker in self.speakers:
             speaker.__exit__()
-        self.ear.__exit__()
+        self.ear.close()
         self.lab.close()
 
 
