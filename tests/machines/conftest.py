@@ -1,0 +1,212 @@
+"""Speakers on a fake LAN: the real Speaker, hand-written ports, a clock that jumps from event to event.
+
+Far smaller than the simulator on purpose: what fails here is the speaker, not a virtual world.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+
+from haxlb.daemon.ports import Datagram, Link
+from haxlb.daemon.speaker import Speaker
+from haxlb.model.addresses import Vip
+from haxlb.model.errors import HostError
+from haxlb.model.facts import RoleChanged
+from haxlb.model.node import Role, VrrpInstance
+
+SECOND = 1_000_000
+LATENCY_US = 100
+
+
+def vip(host: int, interface: str = "eth0") -> Vip:
+    return Vip(address=IPv4Address(f"192.0.2.{host}"), prefix_length=24, interface=interface)
+
+
+class Node:
+    """One director: all ports of its speaker in one object, and a journal of what the speaker did."""
+
+    def __init__(self, lan: Lan, host: int) -> None:
+        self.lan = lan
+        self.address = IPv4Address(f"192.0.2.{host}")
+        self.alive = True
+        self.frozen = False
+        self.alarm: int | None = None
+        self.alarms_set = 0
+        self.inbox: list[Datagram] = []
+        self.interfaces: dict[str, Link] = {
+            name: Link(interface=name, up=True, mac=f"02:00:00:00:00:{host:02x}", address=self.address)
+            for name in ("eth0", "eth1")
+        }
+        self.held: set[Vip] = set()
+        self.refuse_add = self.refuse_remove = False
+        self.journal: list[tuple[int, str]] = []
+        self.facts: list[Any] = []
+        self.sent: list[tuple[int, Datagram]] = []
+        self.speaker = Speaker(
+            clock=self,
+            wake=self,
+            adverts=self,
+            addresses=self,
+            announcer=self,
+            links=self,
+            notify=self,
+            reports=self,
+        )
+
+    # ports
+
+    def now(self) -> int:
+        return self.lan.now
+
+    def wake_at(self, deadline_us: int | None) -> None:
+        self.alarms_set += 1
+        self.alarm = deadline_us
+
+    def send(self, datagram: Datagram) -> None:
+        self.sent.append((self.lan.now, datagram))
+        self._write(f"send {datagram.payload[2]}")
+        self.lan.carry(self, datagram)
+
+    def receive(self) -> list[Datagram]:
+        inbox, self.inbox = self.inbox, []
+        return inbox
+
+    def add(self, vips: Any) -> None:
+        listed = tuple(vips)
+        if self.refuse_add:
+            raise HostError("the kernel says no", remedy="ask it nicely")
+        self._write("add " + " ".join(map(str, listed)))
+        self.held.update(listed)
+
+    def remove(self, vips: Any) -> None:
+        listed = tuple(vips)
+        if self.refuse_remove:
+            raise HostError("the kernel says no", remedy="ask it nicely")
+        self._write("remove " + " ".join(map(str, listed)))
+        self.held.difference_update(listed)
+
+    def announce(self, vips: Any) -> None:
+        self._write("announce " + " ".join(map(str, vips)))
+
+    def link(self, interface: str) -> Link | None:
+        return self.interfaces.get(interface)
+
+    def run(self, instance: str, command: tuple[str, ...]) -> None:
+        self._write(f"run {instance}: {' '.join(command)}")
+
+    def report(self, fact: Any) -> None:
+        self.facts.append(fact)
+
+    def _write(self, what: str) -> None:
+        self.journal.append((self.lan.now, what))
+
+    # what a test does with it
+
+    def role(self, name: str = "VI_1") -> Role:
+        return self.status(name).role
+
+    def status(self, name: str = "VI_1") -> Any:
+        return next(each for each in self.speaker.status(epoch_us=0) if each.name == name)
+
+    def words(self) -> list[str]:
+        """The journal without times; read once."""
+        words, self.journal = [what for _, what in self.journal], []
+        return words
+
+    def changes(self) -> list[tuple[float, str]]:
+        return [
+            (fact.at_us / SECOND, f"{fact.before.value} -> {fact.after.value}: {fact.reason}")
+            for fact in self.facts
+            if isinstance(fact, RoleChanged)
+        ]
+
+    def set_link(self, **changes: Any) -> None:
+        self.interfaces["eth0"] = dataclasses.replace(self.interfaces["eth0"], **changes)
+        self.speaker.on_link(self.interfaces["eth0"])
+
+    def crash(self) -> None:
+        self.alive = False
+        self.held.clear()
+
+
+class Lan:
+    """One segment; datagrams arrive after LATENCY_US, in order."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.nodes: list[Node] = []
+        self.cut: set[tuple[Node, Node]] = set()
+        self.flying: list[tuple[int, Node, Datagram]] = []
+        self.watch: Callable[[], None] = lambda: None
+
+    def node(self, host: int, *instances: VrrpInstance) -> Node:
+        node = Node(self, host)
+        self.nodes.append(node)
+        if instances:
+            node.speaker.configure(instances)
+        return node
+
+    def carry(self, sender: Node, datagram: Datagram) -> None:
+        if not sender.interfaces[datagram.interface].up:
+            return
+        for node in self.nodes:
+            multicast = datagram.destination.is_multicast
+            if node is sender or (sender, node) in self.cut or not (multicast or datagram.destination == node.address):
+                continue
+            at = self.now + LATENCY_US
+            self.flying.append((at, node, dataclasses.replace(datagram, at_us=at)))
+
+    def inject(self, node: Node, datagram: Datagram) -> None:
+        """Something from outside, at once."""
+        node.speaker.on_datagram(dataclasses.replace(datagram, at_us=self.now))
+
+    def run(self, seconds: float) -> None:
+        until = self.now + round(seconds * SECOND)
+        while True:
+            arrivals = self.flying[0][0] if self.flying else None
+            alarms = [node.alarm for node in self.nodes if node.alive and not node.frozen and node.alarm is not None]
+            upcoming = [at for at in (arrivals, min(alarms, default=None)) if at is not None]
+            if not upcoming or min(upcoming) > until:
+                break
+            self.now = max(self.now, min(upcoming))
+            self._deliver()
+            for node in self.nodes:
+                if node.alive and not node.frozen and node.alarm is not None and node.alarm <= self.now:
+                    node.alarm = None
+                    node.speaker.on_wake()
+            self.watch()
+        self.now = until
+
+    def _deliver(self) -> None:
+        while self.flying and self.flying[0][0] <= self.now:
+            _, node, datagram = self.flying.pop(0)
+            if not node.alive or not node.interfaces[datagram.interface].up:
+                continue
+            if node.frozen:
+                node.inbox.append(datagram)  # the kernel keeps it
+            else:
+                node.speaker.on_datagram(datagram)
+
+
+@pytest.fixture
+def lan() -> Lan:
+    return Lan()
+
+
+@pytest.fixture
+def instance() -> Callable[..., VrrpInstance]:
+    def build(**settings: Any) -> VrrpInstance:
+        base = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(vip(100),))
+        return dataclasses.replace(base, **settings)
+
+    return build
+
+
+@pytest.fixture
+def make_vip() -> Callable[..., Vip]:
+    return vip
