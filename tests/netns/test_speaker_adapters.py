@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.daemon.messages import GarpFrame
+from haxlb.daemon.ports import Datagram
+from haxlb.linux import adverts as adverts_module
+from haxlb.linux.addresses import Addresses
+from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
+from haxlb.linux.announcer import Announcer, garp_request
+from haxlb.linux.links import LinkMonitor, Links
+from haxlb.linux.log import Complaints
+from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.timerfd import MonotonicClock
+from haxlb.model.addresses import Vip
+from haxlb.model.errors import HostError
+from haxlb.model.node import VrrpInstance
+from tests.netns.standin import Ear, addresses, eventually, inside, vip
+
+pytestmark = pytest.mark.netns
+
+GROUP = IPv4Address("224.0.0.18")
+ONE, TWO = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
+MULTICAST = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(vip("10.9.0.100"),))
+UNICAST = replace(MULTICAST, vrid=52, source=TWO, peers=(ONE,))
+
+
+class Lines:
+    """A log that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def __call__(self, level: str, event: str, **fields: object) -> None:
+        self.lines.append((event, fields))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab("hxsa") as made:
+        made.host("d1", "10.9.0.1/24")
+        made.host("d2", "10.9.0.2/24")
+        yield made
+
+
+@pytest.fixture
+def one(lab: Lab) -> Host:
+    return lab.hosts["d1"]
+
+
+@pytest.fixture
+def two(lab: Lab) -> Host:
+    return lab.hosts["d2"]
+
+
+@pytest.fixture
+def netlink(one: Host) -> Iterator[Rtnetlink]:
+    """rtnetlink in the first host."""
+    with inside(one.namespace):
+        opened = Rtnetlink()
+    yield opened
+    opened.close()
+    one.run("ip", "address", "flush", "dev", "lo")
+    one.run("ip", "address", "flush", "dev", "eth0")
+    one.run("ip", "address", "add", "10.9.0.1/24", "dev", "eth0")
+
+
+class Sockets:
+    """AdvertSockets inside a host."""
+
+    def __init__(self, host: Host, *instances: VrrpInstance) -> None:
+        self.log = Lines()
+        self.complaints = Complaints(self.log, MonotonicClock())
+        self.adverts = AdvertSockets(MonotonicClock(), self.complaints)
+        self.host = host
+        with inside(host.namespace):
+            index = socket.if_nametoindex("eth0")
+            assert self.adverts.configure(instances, {"eth0": index}, {"eth0": host.address and host.address.ip}) == {}
+
+    def __enter__(self) -> AdvertSockets:
+        return self.adverts
+
+    def __exit__(self, *_: object) -> None:
+        self.adverts.close()
+
+
+def datagram(source: IPv4Address, destination: IPv4Address, payload: bytes) -> Datagram:
+    return Datagram(interface="eth0", source=source, destination=destination, ttl=255, payload=payload, at_us=0)
+
+
+def payload(vrid: int, fill: bytes = b"x" * 18) -> bytes:
+    return bytes([0x21, vrid]) + fill
+
+
+def received(adverts: AdvertSockets, count: int) -> list[Datagram]:
+    taken: list[Datagram] = []
+    eventually(lambda: len(taken.__iadd__(adverts.receive())) >= count, f"{count} datagrams", 3)
+    return taken
+
+
+def test_multicast_arrives_with_what_its_ip_header_said(one: Host, two: Host) -> None:
+    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
+        for n in range(3):
+            sender.send(datagram(ONE, GROUP, payload(51, bytes([n]))))
+        taken = received(receiver, 3)
+        assert [each.payload for each in taken] == [payload(51, bytes([n])) for n in range(3)]
+        assert {(each.interface, each.source, each.destination, each.ttl) for each in taken} == {
+            ("eth0", ONE, GROUP, 255)
+        }
+        assert sender.receive() == [], "own adverts are not looped back"
+
+
+def test_the_source_address_is_honoured_also_when_it_is_not_on_the_host(one: Host, two: Host) -> None:
+    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
+        sender.send(datagram(IPv4Address("10.9.0.77"), GROUP, payload(51)))
+        assert received(receiver, 1)[0].source == IPv4Address("10.9.0.77")
+
+
+def test_unicast_and_multicast_side_by_side_are_heard_once_each(one: Host, two: Host) -> None:
+    mixed = replace(UNICAST, source=ONE, peers=(TWO,))
+    with Sockets(one, MULTICAST, mixed) as sender, Sockets(two, MULTICAST, UNICAST) as receiver:
+        sender.send(datagram(ONE, TWO, payload(52)))
+        sender.send(datagram(ONE, GROUP, payload(51)))
+        sender.send(datagram(ONE, GROUP, payload(51, b"end")))
+        sender.send(datagram(ONE, TWO, payload(52, b"end")))
+        taken = received(receiver, 4)
+        assert sorted((str(each.destination), each.payload) for each in taken) == [
+            ("10.9.0.2", payload(52, b"end")),
+            ("10.9.0.2", payload(52)),
+            ("224.0.0.18", payload(51, b"end")),
+            ("224.0.0.18", payload(51)),
+        ]
+
+
+def test_unicast_that_comes_in_by_another_interface_is_the_instances(lab: Lab) -> None:
+    router, far = lab.host("rt", "10.9.0.3/24"), lab.host("far", "10.9.0.4/24")
+    # The peer reaches 10.8.0.1, which is on lo here, by eth0.
+    router.run("ip", "address", "add", "10.8.0.1/32", "dev", "lo")
+    far.run("ip", "route", "add", "10.8.0.1/32", "via", "10.9.0.3")
+    here = replace(UNICAST, interface="lo", source=IPv4Address("10.8.0.1"), peers=(IPv4Address("10.9.0.4"),))
+    there = replace(UNICAST, source=IPv4Address("10.9.0.4"), peers=(IPv4Address("10.8.0.1"),))
+    with Sockets(router, here) as receiver, Sockets(far, there) as sender:
+        sender.send(datagram(IPv4Address("10.9.0.4"), IPv4Address("10.8.0.1"), payload(52)))
+        assert received(receiver, 1)[0].interface == "lo"
+
+
+def test_a_flood_of_strangers_costs_no_memory_and_hides_nothing(one: Host, two: Host) -> None:
+    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
+        for _ in range(adverts_module.BATCH + 200):
+            sender.send(datagram(ONE, GROUP, payload(99)))
+        sender.send(datagram(ONE, GROUP, payload(51)))
+        first = eventually(lambda: (receiver.receive(), receiver.strangers)[1], "strangers", 3)
+        assert first <= adverts_module.BATCH
+        assert [each.payload for each in received(receiver, 1)] == [payload(51)]
+        assert receiver.strangers == adverts_module.BATCH + 200
+
+
+def test_one_call_takes_a_bounded_batch(one: Host, two: Host) -> None:
+    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
+        for _ in range(adverts_module.BATCH + 10):
+            sender.send(datagram(ONE, GROUP, payload(51)))
+        assert len(receiver.receive()) == adverts_module.BATCH
+        assert len(receiver.receive()) == 10
+
+
+def test_a_failing_send_is_counted_and_logged_once_a_second(one: Host) -> None:
+    sockets = Sockets(one, MULTICAST, replace(UNICAST, source=ONE, peers=(TWO,)))
+    with sockets as sender:
+        for _ in range(50):
+            sender.send(datagram(ONE, IPv4Address("203.0.113.1"), payload(52)))  # no route
+        sender.send(replace(datagram(ONE, GROUP, payload(51)), interface="absent"))
+        assert sockets.complaints.counts == {"advert_not_sent": 51}
+        assert [event for event, _ in sockets.log.lines] == ["advert_not_sent"]
+        assert sockets.log.lines[0][1]["reason"] == "Network is unreachable"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [b"", b"E" * 19, ip_packet(ONE, TWO, b"abc")[:-1], b"\x41" + ip_packet(ONE, TWO, b"abc")[1:]],
+    ids=["empty", "short", "truncated", "header too short"],
+)
+def test_a_packet_without_a_sound_ip_header_is_none(packet: bytes) -> None:
+    assert parse_ip_packet(packet, "eth0", 0) is None
+
+
+def test_ip_options_and_trailing_bytes_are_not_payload() -> None:
+    packet = bytearray(ip_packet(ONE, TWO, b"\0" * 4 + b"vrrp"))
+    packet[0] = 0x46
+    assert parse_ip_packet(bytes(packet) + b"padding", "eth0", 7) == Datagram(
+        interface="eth0", source=ONE, destination=TWO, ttl=255, payload=b"vrrp", at_us=7
+    )
+
+
+def test_an_interface_without_multicast_makes_its_instances_deaf_and_says_why(one: Host) -> None:
+    complaints = Complaints(Lines(), MonotonicClock())
+    adverts = AdvertSockets(MonotonicClock(), complaints)
+    ghost = replace(MULTICAST, interface="ghost0")
+    with inside(one.namespace):
+        deaf = adverts.configure([MULTICAST, ghost], {"eth0": socket.if_nametoindex("eth0"), "ghost0": 4711}, {})
+    assert list(deaf) == [("ghost0", 51)]
+    assert "cannot listen for VRRP on ghost0" in str(deaf["ghost0", 51])
+    assert len(adverts.sockets) == 1
+    adverts.close()
+
+
+# -- addresses
+
+
+def watched(netlink: Rtnetlink, *names: str, vips: tuple[str, ...] = ()) -> Links:
+    links = Links(netlink)
+    links.watch(names, [IPv4Address(each) for each in vips])
+    return links
+
+
+def test_addresses_come_with_all_their_properties_and_a_lifetime(one: Host, netlink: Rtnetlink) -> None:
+    keeper = Addresses(netlink, watched(netlink, "eth0").index)
+    plain, rich = (
+        vip("10.9.0.100"),
+        Vip(
+            address=IPv4Address("10.5.0.101"),
+            prefix_length=24,
+            interface="eth0",
+            label="eth0:vip",
+            scope=253,
+            broadcast=IPv4Address("10.5.0.255"),
+        ),
+    )
+    keeper.add([plain, rich])
+    shown = one.run("ip", "-o", "-4", "address", "show", "dev", "eth0").stdout
+    lines = {line.split()[3]: line for line in shown.splitlines()}
+    assert "scope global" in lines["10.9.0.100/32"]
+    assert "scope link" in lines["10.5.0.101/24"]
+    assert "eth0:vip" in lines["10.5.0.101/24"]
+    assert "brd 10.5.0.255" in lines["10.5.0.101/24"]
+    assert all("valid_lft 2sec" in lines[each] for each in ("10.9.0.100/32", "10.5.0.101/24"))
+    keeper.add([plain])  # a second time is no error
+    keeper.remove([plain, rich])
+    keeper.remove([plain])  # nor is this
+    assert addresses(one) == {ONE}
+
+
+def test_renewal_restores_what_is_held_and_nothing_else(one: Host, netlink: Rtnetlink) -> None:
+    keeper = Addresses(netlink, watched(netlink, "eth0").index)
+    kept, given_up = vip("10.9.0.100"), vip("10.9.0.101")
+    keeper.add([kept, given_up])
+    keeper.remove([given_up])
+    one.run("ip", "address", "del", "10.9.0.100/32", "dev", "eth0")
+    keeper.renew()
+    assert addresses(one) == {ONE, kept.address}
+    keeper.remove([kept])
+
+
+def test_many_addresses_go_in_batches(one: Host, netlink: Rtnetlink) -> None:
+    keeper = Addresses(netlink, watched(netlink, "eth0").index)
+    many = [vip(f"10.7.{n // 250}.{n % 250 + 1}") for n in range(300)]
+    keeper.prepare(many)
+    keeper.add(many)
+    assert len(addresses(one)) == 301
+    keeper.remove(many)
+    assert addresses(one) == {ONE}
+
+
+def test_what_cannot_be_put_on_is_named_and_the_rest_is_on(one: Host, netlink: Rtnetlink) -> None:
+    keeper = Addresses(netlink, watched(netlink, "eth0", "absent").index)
+    good, bad = vip("10.9.0.100"), vip("10.9.0.101", interface="absent")
+    with pytest.raises(HostError, match=r"cannot add 10.9.0.101/32: there is no interface absent \(create"):
+        keeper.add([bad, good])
+    assert good.address in addresses(one)
+    keeper.remove([bad, good])
+    with pytest.raises(HostError, match=r"cannot add 10.9.0.100/32 on eth0: .*\(try `ip address add"):
+        keeper.add([replace(good, label="this-label-is-too-long-for-the-kernel")])
+
+
+# -- links
+
+
+def test_a_link_as_it_is_now(one: Host, netlink: Rtnetlink) -> None:
+    links = watched(netlink, "eth0", "absent", vips=("10.9.0.1",))
+    assert links.link("absent") is None
+    assert links.link("a-name-that-is-far-too-long") is None
+    assert links.index("absent") is None
+    one.run("ip", "address", "add", "10.9.0.200/24", "dev", "eth0")
+    one.run("ip", "address", "add", "10.6.0.1/24", "dev", "eth0")
+    link = links.link("eth0")
+    assert link is not None
+    assert (link.up, link.mac, link.mtu) == (True, one.mac(), 1500)
+    # 10.9.0.1 is one of our VIPs and 10.9.0.200 secondary to it.
+    assert link.address == IPv4Address("10.6.0.1")
+
+
+def on_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - the kernel changes it, not the loop
+        await asyncio.sleep(0.005)
+
+
+def test_the_monitor_hears_of_links_and_foreign_addresses_but_not_of_our_own(one: Host, netlink: Rtnetlink) -> None:
+    async def test() -> None:
+        heard: list[str] = []
+        links = watched(netlink, "eth0", "new0")
+        with inside(one.namespace):
+            monitor = LinkMonitor(links, netlink, heard.append, Lines())
+        keeper = Addresses(netlink, links.index)
+        keeper.add([vip("10.9.0.100")])
+        keeper.renew()
+        keeper.remove([vip("10.9.0.100")])
+        one.run("ip", "link", "add", "new0", "type", "veth", "peer", "name", "new1")
+        await until(lambda: "new0" in heard)
+        assert "eth0" not in heard
+        links.link("new0")
+        heard.clear()
+        one.run("ip", "address", "add", "10.6.0.9/24", "dev", "eth0")
+        await until(lambda: "eth0" in heard)
+        one.run("ip", "link", "set", "new0", "name", "renamed0")
+        await until(lambda: "new0" in heard)
+        heard.clear()
+        monitor.close()
+        one.run("ip", "link", "del", "renamed0")
+
+    on_loop(test)
+
+
+def test_more_events_than_the_socket_holds_mean_a_look_at_everything(one: Host, netlink: Rtnetlink) -> None:
+    async def test() -> None:
+        heard: list[str] = []
+        log = Lines()
+        links = watched(netlink, "eth0", "lo")
+        with inside(one.namespace):
+            monitor = LinkMonitor(links, netlink, heard.append, log)
+        # The loop does not run meanwhile, so nobody reads.
+        keeper = Addresses(netlink, links.index)
+        many = [vip(f"10.7.{n // 250}.{n % 250 + 1}") for n in range(1000)]
+        keeper.prepare(many)
+        for _ in range(3):
+            keeper.add(many)
+            keeper.remove(many)
+        await until(lambda: set(heard) == {"eth0", "lo"})
+        assert monitor.resyncs >= 1
+        assert log.lines[0][0] == "link_events_lost"
+        monitor.close()
+
+    on_loop(test)
+
+
+# -- announcer
+
+
+def test_a_frame_that_is_missing_or_for_another_mac_is_made_on_the_spot(one: Host, two: Host) -> None:
+    stale: list[tuple[str, str]] = []
+    mac = {"eth0": one.mac()}
+    log = Lines()
+    with inside(one.namespace):
+        announcer = Announcer(mac.get, Complaints(log, MonotonicClock()), lambda *what: stale.append(what))
+    crafted, missing = vip("10.9.0.100"), vip("10.9.0.101")
+    # Told apart from what the announcer would make itself by its padding.
+    frame = garp_request(one.mac(), crafted.address) + b"crafted"
+    announcer.take(
+        [GarpFrame(interface="eth0", mac=one.mac(), vip=crafted.address, frame_hex=frame.hex())],
+    )
+    with Ear(two.namespace) as ear:
+        announcer.announce([crafted, missing])
+        first = eventually(lambda: ear.garps(crafted.address), "the crafted frame")
+        assert first[0].frame == frame
+        assert eventually(lambda: ear.garps(missing.address), "the missing frame")[0].source_mac == one.mac()
+        assert stale == [("eth0", one.mac())]
+
+        stale.clear()
+        mac["eth0"] = "02:00:00:00:00:77"
+        announcer.inspect("eth0")
+        assert stale == [("eth0", "02:00:00:00:00:77")]
+        announcer.announce([crafted])
+        eventually(lambda: ear.garps(crafted.address)[-1].source_mac == "02:00:00:00:00:77", "from the new MAC")
+        assert len(stale) == 1, "each MAC is reported once"
+    assert announcer.sent == 3
+    mac.clear()
+    announcer.announce([crafted])
+    assert log.lines[0][0] == "garp_not_sent"
+    announcer.close()
+
+
+def test_announcing_is_fast(one: Host) -> None:
+    with inside(one.namespace):
+        announcer = Announcer(lambda _: "02:00:00:00:00:01", Complaints(Lines(), MonotonicClock()), lambda *_: None)
+    vips = [vip(f"10.7.0.{n}") for n in range(1, 251)]
+    began = time.perf_counter()
+    announcer.announce(vips)
+    assert time.perf_counter() - began < 0.1
+    assert announcer.sent == 250
+    announcer.close()
