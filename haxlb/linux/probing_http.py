@@ -18,6 +18,7 @@ from haxlb.model.node import Check, HttpUrl
 BODY_LIMIT = 1 << 20
 """Bytes of a body that a digest or regex is applied to; more fails the probe. Without either, reading ends here."""
 HEAD_LIMIT = 16 * 1024
+_SAMPLE = 32
 _PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -74,7 +75,7 @@ async def fetch(stream: Stream, check: Check, url: HttpUrl, progress: Progress) 
     except h11.RemoteProtocolError as problem:
         return failed(f"the answer breaks off: {problem}" if status else f"no HTTP answer: {problem}")
     if not status:
-        return failed("closed without an answer")
+        return failed(_unfinished(connection.trailing_data[0]))
     if body.size > BODY_LIMIT and needs_body(url):
         return failed(f"body longer than {BODY_LIMIT >> 20} MiB")
     return judge(url, HttpAnswer(status=status, digest=body.digest, body=bytes(body.kept)))
@@ -101,12 +102,23 @@ def _request(connection: h11.Connection, check: Check, url: HttpUrl) -> bytes:
     return data
 
 
+def _unfinished(received: bytes) -> str:
+    if not received:
+        return "closed without an answer"
+    if received.startswith(b"HTTP/"):
+        return "closed within the head of its answer"
+    return f"no HTTP answer: begins with {received[:_SAMPLE].decode('latin-1')!r}"
+
+
 async def _events(connection: h11.Connection, stream: Stream) -> AsyncIterator[h11.Event]:
     """What h11 finds in the answer, to its end. Raises OSError, h11.RemoteProtocolError."""
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
-            connection.receive_data(await stream.receive())
+            data = await stream.receive()
+            if not data and connection.their_state is h11.SEND_RESPONSE:
+                return  # h11 would name its states, not what has happened
+            connection.receive_data(data)
         elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed) or event is h11.PAUSED:
             return
         else:

@@ -58,6 +58,8 @@ class Stream(Protocol):
 
 def in_words(problem: OSError) -> str:
     """What the kernel said of a connection, as a reason."""
+    if isinstance(problem, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "TLS failed: closed by the server"
     if isinstance(problem, ssl.SSLError):
         return f"TLS failed: {(problem.reason or str(problem)).lower().replace('_', ' ')}"
     number = problem.errno or 0
