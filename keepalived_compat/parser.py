@@ -58,7 +58,7 @@ class Parser:
             if word.text == "{":
                 self._open(word)
             else:
-                self._close(word)
+                self._close(word, first=index == 0)
             start = index + 1
         if start < len(line):
             self._statement(line[start:] if start else line, opens=False)
@@ -84,8 +84,10 @@ class Parser:
         keyword = self._known(self._stack[-1].block, owner.keyword.text)
         self._stack.append(_Frame(owner, owner.body, keyword.body if keyword else None))
 
-    def _close(self, brace: Word) -> None:
+    def _close(self, brace: Word, *, first: bool) -> None:
         self._expect_body()
+        if first and self._missing > 0 and self._stack[-1].block is not None:
+            self._trust_indentation(brace)
         if len(self._stack) > 1:
             self._stack.pop().body.closing = brace
         elif self._closed_early:
@@ -98,6 +100,20 @@ class Parser:
                 "this `}` closes nothing",
                 "delete it, or see which block above was closed too early",
             )
+
+    def _trust_indentation(self, brace: Word) -> None:
+        """In a file that lacks braces, one that is indented as an outer block ends that block, not the inner one."""
+        columns = [each.owner.keyword.column for each in self._stack if each.owner]
+        if len(columns) < 2 or columns[-1] <= brace.column:  # noqa: PLR2004 - an outer and an inner block
+            return
+        for depth in range(len(columns) - 1, 0, -1):
+            if columns[depth - 1] == brace.column and self._missing >= len(columns) - depth:
+                self._close_unclosed(depth, f"the `}}` that ends `{self._title(depth)}`", brace)
+                return
+
+    def _title(self, depth: int) -> str:
+        owner = self._stack[depth].owner
+        return owner.title() if owner else ""
 
     def _expect_body(self) -> None:
         """The last statement opened no block; complain if it had to, and open it where a closing brace will come."""
@@ -130,6 +146,10 @@ class Parser:
         depth = self._depth_of(first, opens=opens)
         if depth is None:
             return
+        self._close_unclosed(depth, f"`{first.text}`", first)
+
+    def _close_unclosed(self, depth: int, sign: str, word: Word) -> None:
+        """Close the blocks inside of this one, which the word shows to be over, and say so."""
         unclosed = self._stack[depth + 1 :]
         inner = unclosed[-1].owner
         if inner is None:
@@ -138,8 +158,8 @@ class Parser:
         self._complaints.fatal(
             "missing-brace",
             inner.keyword,
-            f"{names} {'is' if len(unclosed) == 1 else 'are'} not closed before `{first.text}` at {first.span}",
-            f"put {_braces(len(unclosed))} before line {first.line}",
+            f"{names} {'is' if len(unclosed) == 1 else 'are'} not closed before {sign} at {word.span}",
+            f"put {_braces(len(unclosed))} before line {word.line}",
         )
         self._closed_early += max(len(unclosed) - max(self._missing, 0), 0)
         self._missing -= len(unclosed)
@@ -150,7 +170,8 @@ class Parser:
         inner = self._stack[-1]
         if len(self._stack) == 1 or first.quoted or self._known(inner.block, first.text):
             return None
-        for depth in range(len(self._stack) - 2, -1, -1):
+        # Inside of an unknown block only the top level can be told; blocks may be nested there without bound.
+        for depth in range(len(self._stack) - 2, -1, -1) if inner.block is not None else (0,):
             keyword = self._known(self._stack[depth].block, first.text)
             if keyword is None:
                 continue

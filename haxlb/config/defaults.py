@@ -80,6 +80,6 @@ def _complain_of_order(root: Section, complaints: Complaints) -> None:
                 complaints.warning(
                     "order",
                     each.span,
-                    f"{each.keyword.name} stands after a vrrp_instance: keepalived does not apply it to that one, here it counts",
+                    f"{each.keyword.name} stands after a vrrp_instance: it counts here, not for keepalived's",
                     "put global_defs first",
                 )
