@@ -84,7 +84,7 @@ def test_everything_may_be_glued(reading, good):
         (27, 25, ["vrrp_instance B"]),
     ],
 )
-def test_a_missing_closing_brace_is_said_once_where_its_block_began(reading, found, good, line, opened_at, names):
+def test_a_missing_closing_brace_is_said_once_where_its_block_began(reading, good, line, opened_at, names):
     read = reading(dropped(line))
     (complaint,) = read.complaints.all
     assert (complaint.severity.value, complaint.code, complaint.span.line) == ("fatal", "missing-brace", opened_at)
@@ -93,6 +93,15 @@ def test_a_missing_closing_brace_is_said_once_where_its_block_began(reading, fou
 
 
 @pytest.mark.parametrize("line", [1, 4, 8, 12, 15, 25])
+def test_a_missing_opening_brace_is_said_where_it_is_missing(reading, good, line):
+    lines = GOOD.splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace("{", "")
+    read = reading("".join(lines))
+    (complaint,) = read.complaints.all
+    assert (complaint.code, complaint.span.line) == ("missing-brace", line)
+    assert shape(read.root) == good
+
+
 def test_without_indentation_the_next_keyword_tells(reading, good):
     flat = "".join(each.lstrip() for each in dropped(10).splitlines(keepends=True))
     read = reading(flat)
@@ -100,15 +109,6 @@ def test_without_indentation_the_next_keyword_tells(reading, good):
     assert complaint.code == "missing-brace"
     # Which of the two was forgotten cannot be told: the instance is the one that is open when the next block comes.
     assert complaint.span.line == 1
-    assert shape(read.root) == good
-
-
-def test_a_missing_opening_brace_is_said_where_it_is_missing(reading, good, line):
-    lines = GOOD.splitlines(keepends=True)
-    lines[line - 1] = lines[line - 1].replace("{", "")
-    read = reading("".join(lines))
-    (complaint,) = read.complaints.all
-    assert (complaint.code, complaint.span.line) == ("missing-brace", line)
     assert shape(read.root) == good
 
 
