@@ -123,7 +123,7 @@ class Chronicle:
             if len(self._claims) >= MOST_CLAIMS:
                 self._claims.clear()
             self._claims[key] = fact.master
-            return known is not fact.master
+            return bool(known) is not fact.master
         return not isinstance(fact, AdvertRejected) or self._rejected.passes(fact)
 
     def _tell(self, fact: Fact) -> None:

@@ -115,12 +115,12 @@ def _foreign_mac_heard(fact: ForeignMacHeard) -> Entry:
 
 
 def _peer_claimed(fact: PeerClaimed) -> Entry:
-    claim = "MASTER" if fact.master else "not MASTER"
+    claims = "claims" if fact.master else "no longer claims"
     return Entry(
         level="info",
         event="peer_claimed",
         fields={"peer": fact.node, "vrid": fact.vrid, "master": fact.master},
-        sentence=f"{fact.node} says on MQTT that it is {claim} of VRID {fact.vrid}",
+        sentence=f"{fact.node} {claims} on MQTT to be MASTER of VRID {fact.vrid}",
     )
 
 

@@ -1,0 +1,133 @@
+"""The control socket: `control.sock` in the runtime directory, for root and for haxlb's own user.
+
+Each client has a task of its own; one that does not read, sends garbage or goes away harms nobody but itself, and a
+command that it has begun is carried out to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from haxlb.daemon.control import REQUEST_LIMIT, Answer, Reply, Request, Step, decode_request, encode
+from haxlb.linux.log import Log
+from haxlb.model.errors import HostError, NotPermitted, PeerError
+
+NAME = "control.sock"
+MOST_CLIENTS = 64
+UNREAD_LIMIT = 4 << 20
+"""Bytes that a client may leave unread before it is cut off: some thousand real servers in one status."""
+IDLE_S = 60.0
+"""A client that asks nothing for so long is let go."""
+WRITE_PATIENCE_S = 10.0
+_UCRED = struct.Struct("=iII")
+
+Command = Callable[[Request, Callable[[Step], None]], Awaitable[Answer]]
+
+
+class ControlSocket:
+    """Serves `command` to clients; `open` before use."""
+
+    def __init__(self, runtime_dir: Path, command: Command, log: Log) -> None:
+        self._path = runtime_dir / NAME
+        self._command = command
+        self._log = log
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.StreamWriter] = set()
+        self._running: set[asyncio.Task[Answer]] = set()
+
+    async def open(self) -> None:
+        """Listen. The caller holds the instance lock: a socket that is there is a dead one's. Raises HostError."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        former = os.umask(0o177)
+        try:
+            self._path.unlink(missing_ok=True)
+            listener.bind(str(self._path))
+        except OSError as problem:
+            listener.close()
+            raise HostError(
+                f"cannot make the control socket {self._path}: {problem.strerror or problem}",
+                remedy="name another directory with --runtime-dir; a socket's path has at most 107 bytes",
+            ) from problem
+        finally:
+            os.umask(former)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=REQUEST_LIMIT)
+
+    async def close(self) -> None:
+        """Take no more clients, and let those go that are there."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        # What clients were promised is still delivered: the answer to the command that has ended us.
+        for writer in list(self._clients):
+            with contextlib.suppress(OSError, TimeoutError):
+                await asyncio.wait_for(writer.drain(), 1.0)
+            writer.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(high=UNREAD_LIMIT)
+        self._clients.add(writer)
+        try:
+            problem = self._why_not(writer)
+            if problem is None:
+                await self._converse(reader, writer)
+            else:
+                answer = Answer(ok=False, exit_code=problem.exit_code, message=problem.message, remedy=problem.remedy)
+                await self._put(writer, answer)
+        except (OSError, TimeoutError):  # it went away, or does not read
+            writer.transport.abort()
+        finally:
+            writer.close()
+            try:
+                await asyncio.wait_for(writer.wait_closed(), WRITE_PATIENCE_S)
+            except (OSError, TimeoutError):  # what it has not read by now, it will not
+                writer.transport.abort()
+            self._clients.discard(writer)
+
+    def _why_not(self, writer: asyncio.StreamWriter) -> HostError | None:
+        if len(self._clients) > MOST_CLIENTS:
+            return HostError("too many clients", remedy="end some of them")
+        peer: socket.socket = writer.get_extra_info("socket")
+        _, uid, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        if uid in (0, os.geteuid()):
+            return None
+        self._log("warning", "client_refused", uid=uid)
+        return NotPermitted("only root may talk to haxlb", remedy="use sudo")
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            try:
+                line = await asyncio.wait_for(reader.readline(), IDLE_S)
+            except ValueError:  # longer than the limit: where it ends cannot be told
+                await self._put(writer, Answer(ok=False, exit_code=2, message=f"longer than {REQUEST_LIMIT} bytes"))
+                return
+            if not line.endswith(b"\n"):
+                return
+            try:
+                request = decode_request(line)
+            except PeerError as problem:
+                await self._put(writer, Answer(ok=False, exit_code=2, message=problem.message))
+                continue
+            await self._put(writer, await self._carry_out(request, writer))
+
+    async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> Answer:
+        def step(what: Step) -> None:
+            if not writer.is_closing():
+                writer.write(encode(what))
+
+        # A task of its own, shielded: a client that goes away in the middle of a hand-over does not leave it half done.
+        task = asyncio.ensure_future(self._command(request, step))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def _put(self, writer: asyncio.StreamWriter, reply: Reply) -> None:
+        writer.write(encode(reply))
+        await asyncio.wait_for(writer.drain(), WRITE_PATIENCE_S)
