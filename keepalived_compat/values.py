@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 20
 TRUE = ("true", "on", "yes")
 FALSE = ("false", "off", "no")
 
-_INTEGER = re.compile(r"(-?\d+)(.*)", re.ASCII | re.DOTALL)
+_INTEGER = re.compile(r"(-?\d+)((?![xXeE.]\d).*)", re.ASCII | re.DOTALL)
 _SECONDS = re.compile(r"(\d*)(?:\.(\d*))?(.*)", re.ASCII | re.DOTALL)
 
 

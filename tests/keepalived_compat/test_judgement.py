@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import pytest
+
+
+def in_instance(line):
+    return f"vrrp_instance A {{\n  {line}\n}}\n"
+
+
+def in_server(line):
+    return f"virtual_server 10.0.0.1 80 {{\n  {line}\n}}\n"
+
+
+def in_check(line, kind="TCP_CHECK"):
+    return f"virtual_server 10.0.0.1 80 {{\n real_server 10.0.0.2 80 {{\n {kind} {{\n  {line}\n }}\n }}\n}}\n"
+
+
+def complaint(reading, text):
+    (found,) = reading(text).complaints.all
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "severity", "code", "place", "says"),
+    [
+        (in_instance("priorty 100"), "error", "unknown-keyword", (2, 3, 10), "did you mean `priority`?"),
+        (in_instance("Priority 100"), "error", "unknown-keyword", (2, 3, 11), "did you mean `priority`?"),
+        (in_instance("lb_algo rr"), "error", "misplaced-keyword", (2, 3, 10), "it belongs in virtual_server"),
+        ("interface eth0\n", "error", "misplaced-keyword", (1, 1, 10), "garp_group, vrrp_instance"),
+        (in_instance("priority 0"), "error", "bad-value", (2, 12, 13), "1 to 255"),
+        (in_instance("priority 5s"), "error", "bad-value", (2, 12, 14), "1 to 255"),
+        (in_instance("virtual_router_id 256"), "fatal", "bad-value", (2, 21, 24), "1 to 255"),
+        (in_instance("interface"), "fatal", "missing-argument", (2, 3, 12), "it takes: text"),
+        (in_instance("priority 5 6"), "warning", "surplus-words", (2, 14, 15), ""),
+        (in_instance("virtual_router_id 51 priority 100"), "error", "glued-statement", (2, 24, 32), "line of its own"),
+        (in_instance("nopreempt false"), "warning", "surplus-words", (2, 13, 18), "delete the line"),
+        (in_instance("garp_master_delay 5s"), "warning", "inexact-value", (2, 21, 23), ""),
+        (in_instance("use_vmac"), "warning", "not-supported-yet", (2, 3, 11), ""),
+        (in_instance("track_script {\n }"), "error", "not-supported-yet", (2, 3, 15), ""),
+        (in_instance("accept"), "note", "ignored", (2, 3, 9), ""),
+        (in_instance("lvs_sync_daemon_interface eth0"), "warning", "obsolete", (2, 3, 28), "delete it"),
+        (in_instance('notify_master "/x \'open"'), "error", "bad-value", (2, 17, 27), ""),
+        (in_instance("notify_master /x master"), "warning", "script-user", (2, 20, 26), '"/x master"'),
+        (in_instance("notify_master /x\n  notify_master /y"), "warning", "given-twice", (3, 3, 16), "keep one"),
+        (in_instance("state MASTER\n  state BACKUP"), "warning", "given-twice", (3, 3, 8), "keep one"),
+        (in_server("nat_mask 255.255.255.0"), "warning", "obsolete", (2, 3, 11), "delete it"),
+        (in_server("inhibit_on_fail"), "warning", "old-spelling", (2, 3, 18), "write `inhibit_on_failure`"),
+        (in_server("lb_algo wrrr"), "error", "bad-value", (2, 11, 15), "did you mean `wrr`?"),
+        (in_server("delay_loop 0"), "error", "bad-value", (2, 14, 15), ""),
+        (in_check("nb_get_retry 3"), "warning", "old-spelling", (4, 3, 15), "write `retry`"),
+        (in_check("retry 3", "MISC_CHECK"), "error", "not-supported-yet", (3, 2, 12), ""),
+        (in_check("connect_port 70000"), "error", "bad-value", (4, 16, 21), ""),
+        ("bal_defs {\n}\n", "error", "unknown-keyword", (1, 1, 9), "did you mean `global_defs`?"),
+        ("global_defs {\n router_id\n}\n", "error", "missing-argument", (2, 2, 11), ""),
+        ("~SEQ(x, 1, 2) $y\n", "error", "undefined-name", (1, 15, 17), ""),
+        ("vrrp_instance {{ name }} {\n}\n", "fatal", "unfilled-template", (1, 15, 25), "render the template"),
+    ],
+)
+def test_a_complaint(reading, text, severity, code, place, says):
+    found = [each for each in reading(text).complaints.all if each.code == code]
+    assert [(each.severity.value, each.span[1:]) for each in found] == [(severity, place)]
+    assert says in found[0].hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        in_instance("priority 100"),
+        in_instance("preempt\n nopreempt"),
+        in_instance("virtual_ipaddress {\n 10.0.0.1\n }\n virtual_ipaddress {\n 10.0.0.2\n }"),
+        in_server("protocol tcp"),
+        in_server("lvs_sched rr\n lvs_method DR"),
+        in_check("retry 0"),
+        "global_defs {\n}\nglobal_defs {\n}\n",
+        "! nothing\n",
+        "",
+    ],
+)
+def test_nothing_to_say(reading, text):
+    assert reading(text).complaints.all == ()
+
+
+def test_misspelt_words_are_found_in_blocks_that_are_not_supported(reading, found):
+    read = reading("vrrp_script chk {\n  scrip /bin/true\n  interval x\n}\n")
+    assert found(read) == [
+        ("warning", "not-supported-yet", 1, 1, 12),
+        ("error", "unknown-keyword", 2, 3, 8),
+    ]
+
+
+def test_of_two_scripts_the_first_counts_and_of_two_states_the_last(reading):
+    read = reading(in_instance("notify_master /x\n notify_master /y\n state MASTER\n state BACKUP"))
+    section = read.root.entry("vrrp_instance").section
+    assert section.value("notify_master") == ("/x",)
+    assert section.value("state") == "BACKUP"
+
+
+def test_a_command_in_single_quotes(reading):
+    read = reading(in_instance("notify '/x/y.sh a b'"))
+    assert read.root.entry("vrrp_instance").section.value("notify") == ("/x/y.sh", "a", "b")
+    assert read.complaints.all == ()
+
+
+def test_a_password_is_never_shown(reading):
+    read = reading("vrrp_instance A {\n authentication {\n auth_pass hunter22 extra5\n }\n}\n")
+    (found,) = read.complaints.all
+    assert found.code == "surplus-words"
+    assert "extra5" not in found.message
+    assert read.sources.line("/etc/keepalived/keepalived.conf", 3) == " auth_pass ******** ******"
+
+
+def test_thousands_of_unknown_words_are_fast_and_all_said(reading):
+    read = reading("\n".join(f"wrod{number} x" for number in range(5000)))
+    assert len(read.complaints.all) == 5000
