@@ -104,14 +104,14 @@ class Speaker:
             if member.instance != wanted[key]:
                 member.retune(wanted[key])
                 what = Reconfigure(instance=wanted[key])
-                todo.append((member, member.router.handle(what, self._time_for(member, now))))
+                todo.append((member, member.router.handle(what, now)))
         # An address that moves from one instance to another stays on: claimed by the one before the other lets it go.
         for member, effects in todo:
             for effect in effects:
                 if isinstance(effect, AddVips):
                     self._vips.claim(member.instance, effect.vips)
         for member, effects in todo:
-            self._execute(member, effects)
+            self._execute(member, effects, now)
             self._enlist(member)
         for member in new:
             self._start(member, now)
@@ -192,7 +192,7 @@ class Speaker:
 
     def _withdraw(self, members: list[Member], now: int) -> list[tuple[Member, list[Effect]]]:
         gone = Shutdown(reason="removed from the configuration", removed=True)
-        return [(each, each.router.handle(gone, self._time_for(each, now))) for each in members]
+        return [(each, each.router.handle(gone, now)) for each in members]
 
     def _start(self, member: Member, now: int) -> None:
         # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
@@ -232,25 +232,20 @@ class Speaker:
         self._tell(member, heard.what, now)
 
     def _tell(self, member: Member, what: Input, now: int) -> None:
-        effects = member.router.handle(what, self._time_for(member, now))
+        effects = member.router.handle(what, now)
         if effects:
-            self._execute(member, effects)
+            self._execute(member, effects, now)
         self._enlist(member)
 
-    @staticmethod
-    def _time_for(member: Member, now: int) -> int:
-        member.last_now = max(now, member.last_now)
-        return member.last_now
-
-    def _execute(self, member: Member, effects: list[Effect]) -> None:
+    def _execute(self, member: Member, effects: list[Effect], now: int) -> None:
         for effect in effects:
             if isinstance(effect, SendAdvert):
                 for datagram in member.frames(effect.priority):
                     self._adverts.send(datagram)
             elif isinstance(effect, AddVips):
-                self._vips.add(member.instance, effect.vips, member.last_now)
+                self._vips.add(member.instance, effect.vips, now)
             elif isinstance(effect, RemoveVips):
-                self._vips.remove(member.instance, effect.vips, member.last_now)
+                self._vips.remove(member.instance, effect.vips, now)
             elif isinstance(effect, Announce):
                 for _ in range(effect.rounds):
                     self._announcer.announce(effect.vips)

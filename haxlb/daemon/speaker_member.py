@@ -39,7 +39,6 @@ class Member:
         """Order of creation; breaks ties between equal deadlines."""
         self.armed: int | None = None
         """The deadline under which the speaker's timetable has it; may be earlier than the router's."""
-        self.last_now = 0
         self.link: Link | None = None
         self.rejected: dict[str, int] = {}
         self._expected = Expected.of(instance)

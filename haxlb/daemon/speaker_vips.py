@@ -46,8 +46,6 @@ class VipKeeper:
     def add(self, instance: VrrpInstance, vips: tuple[Vip, ...], now: int) -> None:
         """Put on; a refusal raises an alarm and is tried again."""
         self.claim(instance, vips)
-        for vip in vips:
-            self._left.pop(vip, None)
         try:
             self._addresses.add(vips)
         except HostError as problem:

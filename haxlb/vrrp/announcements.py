@@ -43,11 +43,10 @@ class Announcements:
     def end(self) -> None:
         """No longer MASTER: what was not sent yet is not sent."""
         self._second_at = self._refresh_at = self._lower_second_at = self._lower_muted_until = self._paced_at = None
-        self._paced = []
 
     def added(self, vips: tuple[Vip, ...], now: int) -> list[Announce]:
         """Further addresses while MASTER."""
-        if self._paced and self._paced_at is not None:
+        if self._paced_at is not None:
             self._paced += list(vips) * self._config.master_repeat
             return []
         return self._set(vips, self._config.master_repeat, now)

@@ -99,7 +99,6 @@ class Stage:
             notify=self,
             verdicts=self,
             reports=self,
-            seed="lb1",
         )
 
     # -- ports

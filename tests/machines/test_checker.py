@@ -298,6 +298,18 @@ def test_a_change_is_tried_at_once_even_while_waiting_to_try_again() -> None:
     assert stage.forwarder.attempts == [stage.now_us]
 
 
+def test_an_interface_that_was_made_anew_gets_the_program_again() -> None:
+    stage = running()
+    stage.go(60)
+    assert stage.calls == [], "looking is no attaching"
+    attached = stage.forwarder.attached[-1]
+    stage.forwarder.attached.clear()
+    stage.go(5)
+    assert stage.forwarder.attached == [attached]
+    assert stage.logs[-1] == ("warning", "program_missing", {"interfaces": "eth0"})
+    assert stage.checker.status(0)[1].swaps == 0
+
+
 def test_the_problem_is_the_answer_when_the_configuration_cannot_be_forwarded() -> None:
     stage = Stage()
     stage.forwarder.refusal = "no bpffs"

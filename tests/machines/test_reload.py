@@ -149,6 +149,17 @@ def test_a_new_password_is_used_and_demanded(lan, instance):
     assert low.status().adverts_rejected.get("auth_failure", 0) <= 1
 
 
+def test_what_was_believed_under_the_old_password_is_not_under_the_new(lan, instance):
+    _settled(lan, instance(priority=150, auth_pass="old"))
+    low = lan.node(2, instance(auth_pass="old"))
+    lan.run(5)
+    low.speaker.configure([instance(auth_pass="new")])
+    received = low.status().adverts_received
+    lan.run(3)
+    assert low.status().adverts_received == received
+    assert low.status().adverts_rejected == {"auth_failure": 3}
+
+
 def test_a_changed_interval_of_a_backup_and_its_master(lan, instance):
     high = _settled(lan, instance(priority=150))
     low = lan.node(2, instance())

@@ -323,6 +323,22 @@ def test_preempt_delay_begins_anew_after_a_higher_advert(bench):
     assert it.router.next_deadline() == 8 * SECOND + DOWN_100
 
 
+def test_preempt_delay_has_no_force_with_state_master(bench):
+    it = bench(preempt_delay_us=600 * SECOND, initial_role=Role.MASTER)
+    it.now = 500_000
+    it.hear(90)
+    it.at(1_003_906)
+    assert it.role is Role.MASTER
+
+
+def test_the_reason_is_the_last_thing_that_happened(bench):
+    it = bench()
+    it.hear(0)
+    it.hear(150, "192.0.2.2")
+    it.at(DOWN_100)
+    assert it.reason == "no advert for 3.609 s"
+
+
 def test_version_3_learns_the_masters_interval_and_forgets_it(bench):
     it = bench(version=3)
     it.hear(150, interval_us=200_000)
