@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
-from typing import TypeVar
 
+from haxlb.config.diff import plan_reload
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.messages import Message
 from haxlb.daemon.processes import Processes
@@ -19,12 +19,9 @@ from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import NodeConfig, Role, VirtualServer, VrrpInstance
+from haxlb.model.node import NodeConfig, Role
 
 ORDER_PATIENCE_S = 5.0
-
-Key = TypeVar("Key")
-Value = TypeVar("Value", VrrpInstance, VirtualServer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,32 +46,19 @@ class Change:
 
 def compare(old: NodeConfig, new: NodeConfig) -> Change:
     """What changes from `old` to `new`."""
-    instances = _differences(
-        "instance", {each.key: each for each in old.instances}, {each.key: each for each in new.instances}
-    )
-    servers = _differences(
-        "virtual server",
-        {each.endpoint: each for each in old.virtual_servers},
-        {each.endpoint: each for each in new.virtual_servers},
-    )
-    forwarding = old.forwarding != new.forwarding or old.forwarding_interfaces != new.forwarding_interfaces
-    said = [
-        *instances,
-        *servers,
-        *(["forwarding settings changed"] if forwarding else []),
-        *(["MQTT settings changed"] if old.mqtt != new.mqtt else []),
-    ]
+    plan = plan_reload(old, new)
+    moved = old.forwarding_interfaces != new.forwarding_interfaces
     later = []
     if old.node != new.node:
         later.append(f"the node is called {old.node} until haxlb is restarted")
     if old.forwarding.flow_buckets_log2 != new.forwarding.flow_buckets_log2:
         later.append("flow_buckets_log2 changes when haxlb is restarted")
     return Change(
-        speaker=old.instances != new.instances,
-        checker=old.virtual_servers != new.virtual_servers or forwarding,
+        speaker=not plan.instances.none,
+        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved,
         broker=old.mqtt != new.mqtt,
         frames=_announced(old) != _announced(new),
-        summary=", ".join(said) or "nothing has changed",
+        summary="; ".join(plan.lines()) or "nothing has changed",
         later=tuple(later),
     )
 
@@ -151,21 +135,6 @@ class ReloadProcedure:
             except HostError as problem:
                 return str(problem)
         return ""
-
-
-def _differences(kind: str, old: dict[Key, Value], new: dict[Key, Value]) -> list[str]:
-    """`instance VI_1 added`, in configuration order."""
-    said = [f"{kind} {_called(value)} removed" for key, value in old.items() if key not in new]
-    for key, value in new.items():
-        if key not in old:
-            said.append(f"{kind} {_called(value)} added")
-        elif old[key] != value:
-            said.append(f"{kind} {_called(value)} changed")
-    return said
-
-
-def _called(value: VrrpInstance | VirtualServer) -> str:
-    return value.name if isinstance(value, VrrpInstance) else str(value.endpoint)
 
 
 def _announced(config: NodeConfig) -> set[tuple[IPv4Address, str]]:

@@ -48,8 +48,10 @@ SNAPSHOT_PAUSE_S = 0.1
 class Supervisor:
     """One director's supervisor. The world calls `on_message`, `on_exit`, `on_fact`; clients come by `command`."""
 
-    def __init__(self, world: World, loaded: Loaded) -> None:
+    def __init__(self, world: World, loaded: Loaded, *, on_started: Callable[[], None] = lambda: None) -> None:
+        """`on_started` is called when every process has been started."""
         self._world = world
+        self._on_started = on_started
         self._standing = Standing(config=loaded.config, bpf_directory=world.bpf_directory)
         self._loaded_at = world.wall.wall()
         self._config_problem = ""
@@ -102,6 +104,7 @@ class Supervisor:
             self._processes.start("speaker")
         self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
         self._spawn(self._publish_regularly())
+        self._on_started()
 
     async def _build(self, config: NodeConfig) -> str:
         """Compile the forwarder; where that fails, what is still attached from an earlier run is kept."""

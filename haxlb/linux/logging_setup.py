@@ -58,6 +58,10 @@ class Log:
         fields = {f"{key}_" if key in ("event", "level", "timestamp") else key: value for key, value in fields.items()}
         getattr(self._logger, level)(event, **fields)
 
+    def __call__(self, level: str, event: str, **fields: object) -> None:
+        """The same, for adapters that want a function."""
+        self.log(level, event, **fields)
+
     def write(self, line: str) -> None:
         """Put a finished line out, or count it as lost."""
         try:

@@ -39,8 +39,10 @@ def test_words(kit):
     old = kit.node(kit.instance("VI_1"), kit.instance("VI_2", vrid=52))
     new = kit.node(kit.instance("VI_1", priority=90), kit.instance("VI_3", vrid=53), servers=(kit.virtual_server(),))
     assert compare(old, new).summary == (
-        "instance VI_2 removed, instance VI_1 changed, instance VI_3 added, "
-        "virtual server [192.168.10.100]:tcp:80 added, forwarding settings changed"
+        "vrrp_instance VI_2 removed: virtual_router_id 52 on eth0 is gone; "
+        "vrrp_instance VI_1 changed: priority 150 -> 90; "
+        "vrrp_instance VI_3 added: virtual_router_id 53 on eth0 is new; "
+        "virtual_server [192.168.10.100]:tcp:80 added: 1 real servers is new"
     )
 
 

@@ -239,7 +239,7 @@ def test_a_change_of_servers_does_not_wake_the_speaker(play, kit):
         world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(), kit.virtual_server(443))))
         answer = await reload(world)
         assert answer.ok
-        assert "virtual server [192.168.10.100]:tcp:443 added" in answer.message
+        assert "virtual_server [192.168.10.100]:tcp:443 added" in answer.message
         assert len(world.messages("speaker")) == spoken
         assert len(world.messages("checker", ConfigureChecker)) == 2
         assert world.crafted == 1

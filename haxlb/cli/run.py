@@ -1,0 +1,73 @@
+"""`haxlb run`: the daemon, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from haxlb.cli.client import RUNTIME_DIR
+from haxlb.config.settings import DEFAULT_SETTINGS
+
+
+@click.command(short_help="Run the daemon in the foreground.")
+@click.option(
+    "-f",
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/keepalived/keepalived.conf"),
+    show_default=True,
+    help="The keepalived.conf to run.",
+)
+@click.option(
+    "--settings",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_SETTINGS,
+    show_default=True,
+    help="haxlb's own settings; need not exist.",
+)
+@click.option(
+    "--runtime-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RUNTIME_DIR,
+    show_default=True,
+    help="For the control socket, the lock and the pinned data plane.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["auto", "console", "json"]),
+    default="auto",
+    show_default=True,
+    help="auto: console on a terminal, JSON lines elsewhere.",
+)
+def run(path: Path, settings: Path, runtime_dir: Path, log_level: str, log_format: str) -> None:
+    """Run the daemon in the foreground, with its log on stderr.
+
+    SIGHUP reloads the configuration, SIGTERM and SIGINT hand over to the peer and end. The data plane stays attached
+    and goes on forwarding what still arrives; `haxlb detach` removes it.
+
+    Exit codes: 0 after an orderly stop; 4 the configuration cannot be used; 71 the host lacks something, or another
+    haxlb runs; 77 a capability is missing.
+    """
+    from haxlb.daemon.supervisor_ports import RefusedConfig
+    from haxlb.linux.supervisor_main import Options, serve
+
+    options = Options(
+        config=path, settings=settings, runtime_dir=runtime_dir, log_level=log_level, log_format=log_format
+    )
+
+    def show_report(report: str) -> None:
+        click.echo(report, err=True)
+
+    try:
+        serve(options, show_report)
+    except RefusedConfig as refused:
+        show_report(refused.report)
+        raise

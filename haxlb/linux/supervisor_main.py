@@ -1,0 +1,178 @@
+"""The supervisor process: gives the `Supervisor` its real adapters. `haxlb run` calls `serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from haxlb.daemon.control import Reload, Step
+from haxlb.daemon.messages import Message
+from haxlb.daemon.supervisor import Supervisor
+from haxlb.daemon.supervisor_ports import Loaded, World
+from haxlb.linux.arp_watch import ArpWatch
+from haxlb.linux.builder import Builder
+from haxlb.linux.children import Children
+from haxlb.linux.config_file import ConfigFile
+from haxlb.linux.control_socket import ControlSocket
+from haxlb.linux.instance_lock import InstanceLock
+from haxlb.linux.logging_setup import Log
+from haxlb.linux.mqtt import Broker
+from haxlb.linux.peer_probe import PeerProbe
+from haxlb.linux.resign import Bequest
+from haxlb.linux.systemd import notify, take_notify_socket
+from haxlb.linux.timerfd import MonotonicClock
+from haxlb.model.errors import NotPermitted, PeerError
+from haxlb.model.facts import Fact
+
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
+"""<linux/capability.h>; what the forwarder needs beyond them is said by its compiler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `haxlb run` was told."""
+
+    config: Path
+    settings: Path | None
+    runtime_dir: Path
+    log_level: str = "info"
+    log_format: str = "auto"
+
+
+class WallClock:
+    """WallClockPort."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+def serve(options: Options, show_report: Callable[[str], None]) -> None:
+    """Run until stopped; `show_report` prints what there is to say about the configuration.
+
+    Raises RefusedConfig, HostError.
+    """
+    source = ConfigFile(options.config, options.settings, colour=sys.stderr.isatty())
+    loaded = source.load_now()
+    if loaded.report:
+        show_report(loaded.report)
+    check_capabilities()
+    lock = InstanceLock(options.runtime_dir)
+    try:
+        asyncio.run(_serve(options, loaded))
+    finally:
+        lock.release()
+
+
+def check_capabilities(status: Path = Path("/proc/self/status")) -> None:
+    """Raises NotPermitted naming every capability that is missing."""
+    line = next(line for line in status.read_text(encoding="ascii").splitlines() if line.startswith("CapEff:"))
+    effective = int(line.split()[1], 16)
+    missing = [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]
+    if missing:
+        raise NotPermitted(
+            f"haxlb run lacks {' and '.join(missing)}",
+            remedy="run it as root, or by the systemd unit in deploy/systemd",
+        )
+
+
+async def _serve(options: Options, loaded: Loaded) -> None:
+    log = Log(options.log_level, options.log_format)
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_bug(log))
+    notify_address = take_notify_socket()
+    clock, wall = MonotonicClock(), WallClock()
+
+    # The adapters speak to a supervisor that is made of them.
+    def on_message(name: str, message: Message) -> None:
+        supervisor.on_message(name, message)
+
+    def on_exit(name: str, returncode: int) -> None:
+        supervisor.on_exit(name, returncode)
+
+    def on_fact(fact: Fact) -> None:
+        supervisor.on_fact(fact)
+
+    def on_malformed(name: str, problem: PeerError) -> None:
+        log("error", "malformed_message", process=name, reason=problem.message)
+
+    builder = Builder(options.runtime_dir)
+    bequest = Bequest()
+    vip_watch = ArpWatch(clock, on_fact, log)
+    world = World(
+        clock=clock,
+        wall=wall,
+        # Answers go to clients, which may be pipes and other terminals than ours.
+        config=ConfigFile(options.config, options.settings),
+        children=Children(on_message=on_message, on_exit=on_exit, on_malformed=on_malformed),
+        builder=builder,
+        bequest=bequest,
+        log=log,
+        broker=Broker(clock, wall, on_fact, log),
+        probe=PeerProbe(),
+        vip_watch=vip_watch,
+        bpf_directory=str(builder.directory),
+    )
+    supervisor = Supervisor(world, loaded, on_started=lambda: notify(notify_address, "READY=1"))
+    control = ControlSocket(options.runtime_dir, supervisor.command, log)
+    await control.open()
+
+    def stop(number: signal.Signals) -> None:
+        notify(notify_address, "STOPPING=1")
+        supervisor.stop(number.name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    reloads = Reloads(supervisor)
+    loop.add_signal_handler(signal.SIGHUP, reloads.begin)
+    try:
+        await supervisor.run()
+    finally:
+        await reloads.end()
+        await control.close()
+        vip_watch.close()
+        bequest.close()
+
+
+class Reloads:
+    """SIGHUP: reloads that nobody waits for; their outcome is in the log."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def begin(self) -> None:
+        """Reload, after those that are under way."""
+        task = asyncio.ensure_future(self._supervisor.command(Reload(), _nobody))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Give up those that are left."""
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _nobody(_: Step) -> None:
+    """Nobody listens to the steps."""
+
+
+def _log_bug(log: Log) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        where = problem.__traceback__ if isinstance(problem, BaseException) else None
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
+        log("error", "bug", message=context.get("message", ""), reason=repr(problem), place=place)
+
+    return handler
