@@ -1,4 +1,4 @@
-"""The bpf(2) system call by ctypes: maps, programs, pins, links. Standard library only.
+"""bpf(2)'s commands: maps, programs, pins, links. Standard library only.
 
 The daemons must not carry LLVM (125 MB) for a dozen system calls, so nothing here imports bcc or libbpf. Structures
 are those of include/uapi/linux/bpf.h; the kernel takes a shorter `union bpf_attr` than its own as zero-extended.
@@ -9,16 +9,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from haxlb.model.errors import Bug, HostError, NotPermitted
-
-_SYSCALL_NUMBER: Final = {"x86_64": 321, "aarch64": 280}
+from haxlb.linux.bpf_call import BpfError, Buffer, address, buffer, call, closing, do, failure, object_name, text
 
 MAP_TYPE_HASH: Final = 1
 MAP_TYPE_ARRAY: Final = 2
@@ -39,15 +36,6 @@ XDP_REDIRECT: Final = 4
 
 _LOG_BYTES: Final = 1 << 20
 _LOG_LINES: Final = 6
-_NAME_BYTES: Final = 15
-
-
-class BpfError(HostError):
-    """bpf(2) refused; `number` is its errno."""
-
-    def __init__(self, message: str, *, number: int, remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy)
-        self.number = number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +76,7 @@ class LinkInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestRun:
+class RunResult:
     """The result of BPF_PROG_TEST_RUN."""
 
     verdict: int
@@ -97,86 +85,18 @@ class TestRun:
     """Mean of one repetition, as the kernel measures it, whole nanoseconds."""
 
 
-_REMEDY: Final = {
-    errno.EPERM: "run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
-    errno.ENOSYS: "this kernel has no bpf(2): use one with CONFIG_BPF_SYSCALL",
-    errno.ENOMEM: "free memory, raise the memory limit of the service, or lower forwarding.flow_buckets_log2",
-    errno.E2BIG: "a smaller forwarding.flow_buckets_log2, or a newer kernel",
-    errno.ENOSPC: "the map is full: restart with a larger forwarding.max_services",
-    errno.ENOENT: "start haxlb, which makes it",
-}
-
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-
-
-_Buffer = ctypes.Array[ctypes.c_char]
-
-
-def _buffer(content: bytes) -> _Buffer:
-    return ctypes.create_string_buffer(content, len(content))
-
-
-def _call(command: int, attributes: _Buffer) -> tuple[int, int]:
-    """Return the result and the errno (0 = success). Retried while a signal interrupts it."""
-    try:
-        number = _SYSCALL_NUMBER[platform.machine()]
-    except KeyError as problem:
-        raise HostError(
-            f"no bpf(2) number is known for {platform.machine()}", remedy="use an x86_64 or aarch64 machine"
-        ) from problem
-    while True:
-        result: int = _libc.syscall(number, command, attributes, ctypes.c_uint(len(attributes)))
-        if result >= 0:
-            return result, 0
-        failure = ctypes.get_errno()
-        if failure not in (errno.EINTR, errno.EAGAIN):
-            return result, failure
-
-
-def _failure(action: str, number: int, remedy: str = "") -> HostError:
-    remedy = remedy or _REMEDY.get(number, "")
-    message = f"cannot {action}: {os.strerror(number)}"
-    if number == errno.EPERM:
-        return NotPermitted(message, remedy=remedy)
-    return BpfError(message, number=number, remedy=remedy)
-
-
-def _do(action: str, command: int, attributes: bytes, remedy: str = "") -> int:
-    result, number = _call(command, _buffer(attributes))
-    if number:
-        raise _failure(action, number, remedy)
-    return result
-
-
-def _address(buffer: _Buffer | None) -> int:
-    return 0 if buffer is None else ctypes.addressof(buffer)
-
-
-def _text(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode(errors="replace")
-
-
-def _name(name: str) -> bytes:
-    if len(name) > _NAME_BYTES:
-        raise Bug(f"BPF object names hold {_NAME_BYTES} bytes: {name}")
-    return name.encode()
-
-
-# Maps
-
-
 def map_create(kind: int, key_size: int, value_size: int, max_entries: int, *, flags: int = 0, name: str = "") -> int:
     """Make a map and return its file descriptor. Raises HostError."""
-    attributes = struct.pack("=7I16s", kind, key_size, value_size, max_entries, flags, 0, 0, _name(name))
-    return _do(f"make the BPF map {name}", 0, attributes)
+    attributes = struct.pack("=7I16s", kind, key_size, value_size, max_entries, flags, 0, 0, object_name(name))
+    return do(f"make the BPF map {name}", 0, attributes)
 
 
-def _element(command: int, action: str, map_fd: int, key: bytes, value: _Buffer | None) -> int:
+def _element(command: int, action: str, map_fd: int, key: bytes, value: Buffer | None) -> int:
     """Errno of one element's command; ENOENT is the caller's to judge, anything else raises."""
-    key_buffer = _buffer(key)
-    _, number = _call(command, _buffer(struct.pack("=I4xQQQ", map_fd, _address(key_buffer), _address(value), 0)))
+    key_buffer = buffer(key)
+    _, number = call(command, buffer(struct.pack("=I4xQQQ", map_fd, address(key_buffer), address(value), 0)))
     if number not in (0, errno.ENOENT):
-        raise _failure(action, number)
+        raise failure(action, number)
     return number
 
 
@@ -188,8 +108,8 @@ def map_lookup(map_fd: int, key: bytes, value_size: int) -> bytes | None:
 
 def map_update(map_fd: int, key: bytes, value: bytes) -> None:
     """Write one element, new or old. Raises HostError."""
-    if _element(2, "write a BPF map", map_fd, key, _buffer(value)):
-        raise _failure("write a BPF map", errno.ENOENT)
+    if _element(2, "write a BPF map", map_fd, key, buffer(value)):
+        raise failure("write a BPF map", errno.ENOENT)
 
 
 def map_delete(map_fd: int, key: bytes) -> bool:
@@ -199,14 +119,14 @@ def map_delete(map_fd: int, key: bytes) -> bool:
 
 def map_keys(map_fd: int, key_size: int) -> Iterator[bytes]:
     """All keys, in the kernel's order; meant for maps that nobody else changes meanwhile."""
-    key: _Buffer | None = None
+    key: Buffer | None = None
     while True:
         following = ctypes.create_string_buffer(key_size)
-        _, number = _call(4, _buffer(struct.pack("=I4xQQQ", map_fd, _address(key), _address(following), 0)))
+        _, number = call(4, buffer(struct.pack("=I4xQQQ", map_fd, address(key), address(following), 0)))
         if number == errno.ENOENT:
             return
         if number:
-            raise _failure("list a BPF map", number)
+            raise failure("list a BPF map", number)
         yield following.raw
         key = following
 
@@ -217,9 +137,9 @@ def map_update_batch(map_fd: int, keys: Sequence[bytes] | bytes, values: Sequenc
         return
     key_bytes = keys if isinstance(keys, bytes) else b"".join(keys)
     value_bytes = values if isinstance(values, bytes) else b"".join(values)
-    key_buffer, value_buffer = _buffer(key_bytes), _buffer(value_bytes)
-    attributes = struct.pack("=QQQQIIQQ", 0, 0, _address(key_buffer), _address(value_buffer), count, map_fd, 0, 0)
-    _do("write a BPF map", 26, attributes)
+    key_buffer, value_buffer = buffer(key_bytes), buffer(value_bytes)
+    attributes = struct.pack("=QQQQIIQQ", 0, 0, address(key_buffer), address(value_buffer), count, map_fd, 0, 0)
+    do("write a BPF map", 26, attributes)
 
 
 def map_lookup_batch(map_fd: int, key_size: int, value_size: int, count: int) -> tuple[bytes, bytes]:
@@ -227,17 +147,14 @@ def map_lookup_batch(map_fd: int, key_size: int, value_size: int, count: int) ->
     keys, values = ctypes.create_string_buffer(key_size * count), ctypes.create_string_buffer(value_size * count)
     # A hash map's batch cursor is 4 bytes, an array's is its key.
     cursor = ctypes.create_string_buffer(max(key_size, 8))
-    attributes = _buffer(
-        struct.pack("=QQQQIIQQ", 0, _address(cursor), _address(keys), _address(values), count, map_fd, 0, 0)
+    attributes = buffer(
+        struct.pack("=QQQQIIQQ", 0, address(cursor), address(keys), address(values), count, map_fd, 0, 0)
     )
-    _, number = _call(24, attributes)
+    _, number = call(24, attributes)
     if number not in (0, errno.ENOENT):  # ENOENT: the map's end was reached
-        raise _failure("read a BPF map", number)
+        raise failure("read a BPF map", number)
     (got,) = struct.unpack_from("=I", attributes, 32)
     return keys.raw[: got * key_size], values.raw[: got * value_size]
-
-
-# Programs
 
 
 def prog_load(
@@ -248,26 +165,26 @@ def prog_load(
     Raises HostError with the last lines of the verifier's log. `attach_type` 0 is what bcc loads XDP with: programs
     that are chained by tail calls must agree on it.
     """
-    code, words = _buffer(instructions), _buffer(licence.encode() + b"\0")
+    code, words = buffer(instructions), buffer(licence.encode() + b"\0")
 
-    def load(log: _Buffer | None) -> tuple[int, int]:
+    def load(log: Buffer | None) -> tuple[int, int]:
         attributes = struct.pack(
-            "=IIQQIIQII16sII", kind, len(instructions) // 8, _address(code), _address(words), 1 if log else 0,
-            _LOG_BYTES if log else 0, _address(log), 0, 0, _name(name), 0, attach_type,
+            "=IIQQIIQII16sII", kind, len(instructions) // 8, address(code), address(words), 1 if log else 0,
+            _LOG_BYTES if log else 0, address(log), 0, 0, object_name(name), 0, attach_type,
         )  # fmt: skip
-        return _call(5, _buffer(attributes))
+        return call(5, buffer(attributes))
 
     result, number = load(None)
     if not number:
         return result
     if number == errno.EPERM:
-        raise _failure(f"load the BPF program {name}", number)
+        raise failure(f"load the BPF program {name}", number)
     # The log is asked for only now: a verifier that writes one is several times slower.
     log = ctypes.create_string_buffer(_LOG_BYTES)
     result, number = load(log)
     if not number:
         return result
-    said = [line for line in _text(log.raw).splitlines() if line.strip()][-_LOG_LINES:]
+    said = [line for line in text(log.raw).splitlines() if line.strip()][-_LOG_LINES:]
     raise BpfError(
         f"the kernel refuses the BPF program {name}: {os.strerror(number)}; verifier: {' | '.join(said) or 'silent'}",
         number=number,
@@ -277,28 +194,28 @@ def prog_load(
 
 def prog_test_run(
     prog_fd: int, frame: bytes, *, repeat: int = 1, flags: int = 0, batch_size: int = 0, interface_index: int = 0
-) -> TestRun:
+) -> RunResult:
     """Run an XDP program on `frame`; with F_TEST_XDP_LIVE_FRAMES its verdicts are carried out. Raises HostError.
 
     `interface_index` becomes ctx->ingress_ifindex (in the caller's network namespace); 0 leaves the loopback's.
     """
     live = bool(flags & F_TEST_XDP_LIVE_FRAMES)
-    frame_in, frame_out = _buffer(frame), None if live else ctypes.create_string_buffer(len(frame) + 256)
+    frame_in, frame_out = buffer(frame), None if live else ctypes.create_string_buffer(len(frame) + 256)
     # struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
-    context = _buffer(struct.pack("=6I", 0, len(frame), 0, interface_index, 0, 0)) if interface_index else None
-    attributes = _buffer(
+    context = buffer(struct.pack("=6I", 0, len(frame), 0, interface_index, 0, 0)) if interface_index else None
+    attributes = buffer(
         struct.pack(
             "=IIIIQQIIIIQQIII4x",
-            prog_fd, 0, len(frame), len(frame_out) if frame_out else 0, _address(frame_in), _address(frame_out),
-            repeat, 0, len(context) if context else 0, 0, _address(context), 0, flags, 0, batch_size,
+            prog_fd, 0, len(frame), len(frame_out) if frame_out else 0, address(frame_in), address(frame_out),
+            repeat, 0, len(context) if context else 0, 0, address(context), 0, flags, 0, batch_size,
         )
     )  # fmt: skip
-    _, number = _call(10, attributes)
+    _, number = call(10, attributes)
     if number:
-        raise _failure("run the BPF program on a test frame", number)
+        raise failure("run the BPF program on a test frame", number)
     verdict, _, size = struct.unpack_from("=III", attributes, 4)
     (nanoseconds,) = struct.unpack_from("=I", attributes, 36)
-    return TestRun(verdict=verdict, frame=frame_out.raw[:size] if frame_out else b"", nanoseconds=nanoseconds)
+    return RunResult(verdict=verdict, frame=frame_out.raw[:size] if frame_out else b"", nanoseconds=nanoseconds)
 
 
 def program_ids() -> Iterator[int]:
@@ -311,28 +228,20 @@ def program_by_id(identity: int) -> int | None:
     return _by_id(13, "open a BPF program", identity)
 
 
-# Pins
-
-
 def obj_pin(fd: int, path: Path) -> None:
     """Give a map, program or link a name in a bpffs. Raises HostError, EEXIST where the name is taken."""
-    name = _buffer(os.fsencode(path) + b"\0")
-    remedies = {errno.EPERM: "the folder must lie in a bpffs: mount -t bpf bpf DIRECTORY"}
-    _, number = _call(6, _buffer(struct.pack("=QII", _address(name), fd, 0)))
+    name = buffer(os.fsencode(path) + b"\0")
+    _, number = call(6, buffer(struct.pack("=QII", address(name), fd, 0)))
     if number:
-        remedy = remedies.get(number, "")
-        if number == errno.EPERM and os.geteuid() != 0:
-            remedy = ""
-        raise _failure(f"pin a BPF object at {path}", number, remedy)
+        # For root the kernel's EPERM has one meaning: no bpffs.
+        remedy = "the folder must lie in a bpffs: mount -t bpf bpf FOLDER" if os.geteuid() == 0 else ""
+        raise failure(f"pin a BPF object at {path}", number, remedy if number == errno.EPERM else "")
 
 
 def obj_get(path: Path) -> int:
     """File descriptor of the object pinned at `path`. Raises HostError, ENOENT where nothing is pinned."""
-    name = _buffer(os.fsencode(path) + b"\0")
-    return _do(f"open the BPF object pinned at {path}", 7, struct.pack("=QII", _address(name), 0, 0))
-
-
-# Links
+    name = buffer(os.fsencode(path) + b"\0")
+    return do(f"open the BPF object pinned at {path}", 7, struct.pack("=QII", address(name), 0, 0))
 
 
 def link_create(prog_fd: int, interface_index: int, *, flags: int = 0) -> int:
@@ -342,7 +251,7 @@ def link_create(prog_fd: int, interface_index: int, *, flags: int = 0) -> int:
     EOPNOTSUPP or ERANGE where the driver cannot in this mode.
     """
     attributes = struct.pack("=IIII", prog_fd, interface_index, ATTACH_XDP, flags)
-    return _do("attach the BPF program", 28, attributes)
+    return do("attach the BPF program", 28, attributes)
 
 
 def link_update(link_fd: int, prog_fd: int, *, expected_fd: int | None = None) -> None:
@@ -351,42 +260,39 @@ def link_update(link_fd: int, prog_fd: int, *, expected_fd: int | None = None) -
     Raises HostError, EPERM (as NotPermitted) where another one is attached.
     """
     flags, old = (0, 0) if expected_fd is None else (F_REPLACE, expected_fd)
-    _do("exchange the attached BPF program", 29, struct.pack("=IIII", link_fd, prog_fd, flags, old))
+    do("exchange the attached BPF program", 29, struct.pack("=IIII", link_fd, prog_fd, flags, old))
 
 
 def link_detach(link_fd: int) -> None:
     """Detach at once, whoever else still holds the link. Raises HostError."""
-    _do("detach the BPF program", 34, struct.pack("=I", link_fd))
-
-
-# Information
+    do("detach the BPF program", 34, struct.pack("=I", link_fd))
 
 
 def _ids(command: int, action: str) -> Iterator[int]:
     identity = 0
     while True:
-        attributes = _buffer(struct.pack("=III", identity, 0, 0))
-        _, number = _call(command, attributes)
+        attributes = buffer(struct.pack("=III", identity, 0, 0))
+        _, number = call(command, attributes)
         if number == errno.ENOENT:
             return
         if number:
-            raise _failure(action, number)
+            raise failure(action, number)
         (identity,) = struct.unpack_from("=I", attributes, 4)
         yield identity
 
 
 def _by_id(command: int, action: str, identity: int) -> int | None:
-    result, number = _call(command, _buffer(struct.pack("=III", identity, 0, 0)))
+    result, number = call(command, buffer(struct.pack("=III", identity, 0, 0)))
     if number == errno.ENOENT:
         return None
     if number:
-        raise _failure(action, number)
+        raise failure(action, number)
     return result
 
 
-def _information(fd: int, info: _Buffer) -> None:
+def _information(fd: int, info: Buffer) -> None:
     """BPF_OBJ_GET_INFO_BY_FD into `info`, whose head may carry requests."""
-    _do("ask for a BPF object's description", 15, struct.pack("=IIQ", fd, len(info), _address(info)))
+    do("ask for a BPF object's description", 15, struct.pack("=IIQ", fd, len(info), address(info)))
 
 
 def map_info(map_fd: int) -> MapInfo:
@@ -401,7 +307,7 @@ def map_info(map_fd: int) -> MapInfo:
         value_size=value,
         max_entries=entries,
         flags=flags,
-        name=_text(name),
+        name=text(name),
     )
 
 
@@ -411,14 +317,14 @@ def program_info(prog_fd: int) -> ProgramInfo:
     shape = struct.Struct("=II8sIIQQQIIQ16s")
     room = 64
     map_ids = ctypes.create_string_buffer(4 * room)
-    info = _buffer(shape.pack(0, 0, b"", 0, 0, 0, 0, 0, 0, room, _address(map_ids), b""))
+    info = buffer(shape.pack(0, 0, b"", 0, 0, 0, 0, 0, 0, room, address(map_ids), b""))
     _information(prog_fd, info)
     kind, identity, tag, _, translated, _, _, _, _, maps, _, name = shape.unpack(info.raw)
     return ProgramInfo(
         id=identity,
         type=kind,
         tag=tag.hex(),
-        name=_text(name),
+        name=text(name),
         map_ids=struct.unpack_from(f"={min(maps, room)}I", map_ids),
         instructions=translated // 8,
     )
@@ -441,8 +347,5 @@ def attach_pass_program(namespace_path: Path, interface: str) -> None:
     from haxlb.linux.xdp import attach_by_netlink
 
     move_to_r0, leave = struct.pack("=BBhi", 0xB7, 0, 0, XDP_PASS), struct.pack("=BBhi", 0x95, 0, 0, 0)
-    program = prog_load(move_to_r0 + leave, name="pass")
-    try:
+    with closing(prog_load(move_to_r0 + leave, name="pass")) as program:
         attach_by_netlink(program, interface, namespace=namespace_path)
-    finally:
-        os.close(program)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from haxlb.linux.bpf import BpfError
+from haxlb.linux.bpf_call import BpfError
 from haxlb.model.errors import HostError, NotPermitted
 
 FLAGS_UPDATE_IF_NOEXIST: Final = 1 << 0
@@ -28,7 +28,7 @@ _RTM_NEWLINK, _RTM_GETLINK, _RTM_SETLINK = 16, 18, 19
 _NLMSG_ERROR = 2
 _NLM_F_REQUEST, _NLM_F_ACK = 1, 4
 _NLA_F_NESTED, _NLA_TYPE_MASK = 1 << 15, 0x3FFF
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_EXT_MASK, _IFLA_XDP = 1, 3, 4, 29, 43
+_IFLA_ADDRESS, _IFLA_EXT_MASK, _IFLA_XDP = 1, 29, 43
 _IFLA_XDP_FD, _IFLA_XDP_ATTACHED, _IFLA_XDP_FLAGS, _IFLA_XDP_PROG_ID = 1, 2, 3, 4
 _MODES: Final = {0: "none", 1: "native", 2: "generic", 3: "hardware", 4: "several"}
 _ATTRIBUTE_HEAD: Final = 4
@@ -45,6 +45,8 @@ class Attachment:
     """native, generic, hardware, several (of different modes) or none."""
     program_id: int
     """0 = none."""
+    mac: str
+    """The interface's own."""
 
 
 def attach_by_netlink(prog_fd: int, interface: str, *, namespace: Path | None = None) -> None:
@@ -73,10 +75,13 @@ def attachment(index: int) -> Attachment:
             _IFLA_EXT_MASK, struct.pack("=I", 1 << 3)
         )
         answer = _ask(channel, _RTM_GETLINK, body, f"ask for interface {index}")
-    xdp = dict(_attributes(dict(_attributes(answer[16:])).get(_IFLA_XDP, b"")))
+    link = dict(_attributes(answer[16:]))
+    xdp = dict(_attributes(link.get(_IFLA_XDP, b"")))
     mode = xdp.get(_IFLA_XDP_ATTACHED, b"\0")[0]
     (program,) = struct.unpack("=I", xdp.get(_IFLA_XDP_PROG_ID, bytes(4)))
-    return Attachment(mode=_MODES.get(mode, str(mode)), program_id=program)
+    return Attachment(
+        mode=_MODES.get(mode, str(mode)), program_id=program, mac=link.get(_IFLA_ADDRESS, bytes(6))[:6].hex(":")
+    )
 
 
 def interface_index(interface: str) -> int:
@@ -87,6 +92,14 @@ def interface_index(interface: str) -> int:
         raise HostError(
             f"there is no interface {interface}", remedy="name one that `ip link` lists, or create it first"
         ) from problem
+
+
+def interface_name(index: int) -> str:
+    """Name of an interface by index. Raises HostError."""
+    try:
+        return socket.if_indextoname(index)
+    except OSError as problem:
+        raise HostError(f"there is no interface with index {index}", remedy="see `ip link`") from problem
 
 
 def in_namespace(path: Path, work: Callable[[], T]) -> T:

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The maps. bcc is only the compiler: haxlb.linux.compiler makes or opens the pinned maps first and names their file
+ * descriptors by -DFD_<map>=<number>. Plain clang gets declarations for libbpf instead.
+ */
+#ifndef HAXLB_MAPS_H
+#define HAXLB_MAPS_H
+
+#include "abi.h"
+
+#ifdef FD_flows
+
+#define MAP(name) ((void *)bpf_pseudo_fd(1, FD_##name))
+
+#else
+
+#ifndef FLOW_BUCKETS
+#define FLOW_BUCKETS 65536
+#define SERVICES 64
+#define BACKENDS 4096
+#define TICKS_PER_SECOND 250
+#define FLOW_SEED 0
+#endif
+
+#define MAP(name) (&name)
+#define MAP_OF(name, kind, key_type, value_type, entries, options) \
+	struct {                                                     \
+		__uint(type, BPF_MAP_TYPE_##kind);                   \
+		__type(key, key_type);                               \
+		__type(value, value_type);                           \
+		__uint(max_entries, entries);                        \
+		__uint(map_flags, options);                          \
+	} name SEC(".maps")
+
+struct verdicts {
+	__u64 packets[REASON_COUNT];
+};
+struct ring_element {
+	__u16 slots[RING_SLOTS_PER_ELEMENT];
+};
+MAP_OF(endpoints, HASH, struct endpoint, __u32, SERVICES, 0);
+MAP_OF(services, ARRAY, __u32, struct service, SERVICES + 1, 0);
+MAP_OF(cursors, ARRAY, __u32, __u64, SERVICES + 1, 0);
+MAP_OF(rings, ARRAY, __u32, struct ring_element, (SERVICES + 1) * 2 * RING_ELEMENTS, BPF_F_MMAPABLE);
+MAP_OF(backends, ARRAY, __u32, struct backend, BACKENDS, 0);
+MAP_OF(flows, ARRAY, __u32, struct bucket, FLOW_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(interfaces, HASH, __u32, struct own_mac, 64, 0);
+MAP_OF(service_tallies, PERCPU_ARRAY, __u32, struct tally, SERVICES + 1, 0);
+MAP_OF(backend_tallies, PERCPU_ARRAY, __u32, struct tally, BACKENDS, 0);
+MAP_OF(verdicts, PERCPU_ARRAY, __u32, struct verdicts, 1, 0);
+
+#endif
+
+static __always_inline void *element(void *map, __u32 index)
+{
+	return bpf_map_lookup_elem(map, &index);
+}
+
+#endif

@@ -1,0 +1,1 @@
+#define CONFIG_BPF_SYSCALL 1

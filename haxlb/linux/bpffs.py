@@ -1,0 +1,58 @@
+"""The bpffs in which programs, maps and links stay alive when the process that made them is gone.
+
+It is mounted inside the runtime directory, never used below /sys: `ip netns exec` mounts a new /sys over that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+from haxlb.model.errors import HostError, NotPermitted
+
+_BPF_FS_MAGIC: Final = 0xCAFE4A11  # include/uapi/linux/magic.h
+_STATFS_BYTES: Final = 256
+_MNT_DETACH: Final = 2
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def is_bpffs(path: Path) -> bool:
+    """Whether `path` exists and lies in a bpffs."""
+    answer = ctypes.create_string_buffer(_STATFS_BYTES)
+    if _libc.statfs(os.fsencode(path), answer):
+        return False
+    # f_type is the first member and a long on every 64-bit architecture.
+    return ctypes.c_ulong.from_buffer(answer).value == _BPF_FS_MAGIC
+
+
+def ensure_bpffs(path: Path) -> None:
+    """Make the directory and mount a bpffs there unless it lies in one already. Raises HostError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        raise _refused(f"make {path}", problem.errno or 0) from problem
+    if is_bpffs(path):
+        return
+    if _libc.mount(b"bpf", os.fsencode(path), b"bpf", ctypes.c_ulong(0), b"mode=0700"):
+        raise _refused(f"mount a bpffs at {path}", ctypes.get_errno())
+
+
+def unmount(path: Path) -> None:
+    """Take away the bpffs that is mounted at `path`; none there is no error. Raises HostError."""
+    if _libc.umount2(os.fsencode(path), _MNT_DETACH):
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOENT):
+            raise _refused(f"unmount {path}", number)
+
+
+def _refused(action: str, number: int) -> HostError:
+    message = f"cannot {action}: {os.strerror(number)}"
+    if number in (errno.EPERM, errno.EACCES):
+        return NotPermitted(message, remedy="run it as root, or with CAP_SYS_ADMIN and a writable --runtime-dir")
+    if number == errno.ENODEV:
+        return HostError(message, remedy="use a kernel with CONFIG_BPF_SYSCALL")
+    return HostError(message, remedy="name another --runtime-dir")

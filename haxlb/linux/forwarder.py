@@ -1,0 +1,281 @@
+"""The data plane of this host: pinned maps, and one pinned link per interface.
+
+It outlives whoever holds this object. A later one finds in the maps who has which index, and in the links what is
+attached where, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from haxlb.forwarding import layout
+from haxlb.forwarding.layout import BackendRecord, ServiceRecord
+from haxlb.forwarding.plan import Actual, Delete, Write, WriteRing, plan
+from haxlb.forwarding.wanted import Counters, WantedTable
+from haxlb.linux import bpf, xdp
+from haxlb.linux.bpf_call import BpfError, closing
+from haxlb.linux.maps import Maps
+from haxlb.model.errors import HostError
+from haxlb.model.status import LinkStatus
+
+_MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283}
+_MEMBARRIER_GLOBAL: Final = 1
+_ELEMENT_BYTES: Final = 2 * layout.RING_SLOTS_PER_ELEMENT
+# Why a driver may decline native XDP while generic XDP works.
+_NO_NATIVE: Final = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOSPC)
+
+Log = Callable[[str, str, dict[str, str]], None]
+"""level, event, fields."""
+
+
+def _silent(level: str, event: str, fields: dict[str, str]) -> None:
+    del level, event, fields
+
+
+class Forwarder:
+    """ForwarderPort on Linux; everything that it holds lives under `directory`, in a bpffs."""
+
+    def __init__(self, directory: Path, log: Log = _silent) -> None:
+        """Open the maps that haxlb.linux.compiler has made. Raises HostError."""
+        self._directory = directory
+        self._log = log
+        self._maps = Maps.open(directory)
+        self._actual: Actual | None = None
+        self._rings_are_quiet = False
+        self._own_macs: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Let go of the maps; the data plane runs on."""
+        self._maps.close()
+
+    # Tables
+
+    def apply(self, wanted: WantedTable) -> None:
+        """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
+        if self._actual is None:
+            self._actual = self._read()
+        self._note_own_macs()
+        planned = plan(wanted, self._actual)
+        # Until all steps are done what the maps say is known to the maps alone.
+        self._actual = None
+        for step in planned.steps:
+            match step:
+                case Write():
+                    self._maps.write(step.map, step.key, step.value)
+                case Delete():
+                    bpf.map_delete(self._maps.fds[step.map], step.key)
+                case WriteRing():
+                    self._write_ring(step)
+        if planned.steps:
+            self._rings_are_quiet = False
+        self._actual = planned.after
+
+    def _write_ring(self, step: WriteRing) -> None:
+        if not self._rings_are_quiet:
+            _wait_for_packets()
+            self._rings_are_quiet = True
+        first, count = layout.ring_element(step.service, step.half), len(step.content) // _ELEMENT_BYTES
+        keys = b"".join(layout.INDEX.pack(first + element) for element in range(count))
+        bpf.map_update_batch(self._maps.fds["rings"], keys, step.content, count)
+
+    def _read(self) -> Actual:
+        """What the maps say."""
+        fds, sizes = self._maps.fds, self._maps.sizes
+        endpoints = {}
+        for key in bpf.map_keys(fds["endpoints"], self._maps.shape("endpoints").key_size):
+            value = self._maps.read("endpoints", key)
+            if value is not None:
+                (endpoints[layout.unpack_endpoint(key)],) = layout.INDEX.unpack(value)
+        services: dict[int, ServiceRecord] = {}
+        for index, raw in enumerate(self._array("services")):
+            if any(raw):
+                services[index] = ServiceRecord.unpack(raw)
+        backends: dict[int, BackendRecord] = {}
+        for index, raw in enumerate(self._array("backends")):
+            if any(raw):
+                backends[index] = BackendRecord.unpack(raw)
+        rings = {index: self._ring(index, record) for index, record in services.items()}
+        return Actual(sizes=sizes, endpoints=endpoints, services=services, backends=backends, rings=rings)
+
+    def _array(self, name: str) -> list[bytes]:
+        shape = self._maps.shape(name)
+        _, values = bpf.map_lookup_batch(self._maps.fds[name], shape.key_size, shape.value_size, shape.entries)
+        return [values[at : at + shape.value_size] for at in range(0, len(values), shape.value_size)]
+
+    def _ring(self, index: int, record: ServiceRecord) -> bytes:
+        """The half in force, whole elements."""
+        elements = -(-record.halves[record.half].length // layout.RING_SLOTS_PER_ELEMENT)
+        first = layout.ring_element(index, record.half)
+        size = self._maps.shape("rings").entries * _ELEMENT_BYTES
+        with mmap.mmap(self._maps.fds["rings"], size, mmap.MAP_SHARED, mmap.PROT_READ) as rings:
+            return rings[first * _ELEMENT_BYTES : (first + elements) * _ELEMENT_BYTES]
+
+    def counters(self) -> Counters:
+        """Counters since the maps were made, or since an index went to another service or server."""
+        actual = self._actual or self._read()
+        endpoints = {index: endpoint for endpoint, index in actual.endpoints.items()}
+        return Counters(
+            verdicts=layout.sum_verdicts(self._maps.read("verdicts", layout.INDEX.pack(0)) or b""),
+            services={
+                endpoint: layout.sum_tallies(self._maps.read("service_tallies", layout.INDEX.pack(index)) or b"")
+                for index, endpoint in endpoints.items()
+            },
+            servers={
+                (endpoints[record.service], f"{record.address}:{record.port}"): layout.sum_tallies(
+                    self._maps.read("backend_tallies", layout.INDEX.pack(index)) or b""
+                )
+                for index, record in actual.backends.items()
+                if record.service in endpoints and not record.retired
+            },
+        )
+
+    # Links
+
+    def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
+        """Attach the pinned program to each interface, or swap it in where a link of ours is already there.
+
+        `mode` is auto, native or generic. Interfaces that are no longer named are detached. Raises HostError; the
+        interfaces before the one that failed then carry the new program.
+        """
+        indices = {interface: xdp.interface_index(interface) for interface in interfaces}
+        with closing(bpf.obj_get(Path(program))) as fd:
+            # The MACs first: a program that does not know its own passes everything.
+            self._own_macs = dict.fromkeys(indices.values(), "")
+            self._note_own_macs()
+            for interface, index in indices.items():
+                self._attach(fd, interface, index, mode)
+        for pin in self._links():
+            if int(pin.name) not in indices.values():
+                self._log("info", "forwarder detached", {"interface": pin.name})
+                pin.unlink()
+                bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
+        return self.links()
+
+    def _attach(self, program: int, interface: str, index: int, mode: str) -> None:
+        link = self._adopt(index)
+        if link is None:
+            with closing(self._create_link(program, interface, index, mode)) as made:
+                bpf.obj_pin(made, self._pin(index))
+            return
+        with closing(link):
+            attached = bpf.link_info(link).program_id
+            if attached == bpf.program_info(program).id:
+                return
+            expected = bpf.program_by_id(attached)
+            with closing(expected):
+                bpf.link_update(link, program, expected_fd=expected)
+            self._log("info", "forwarder swapped", {"interface": interface})
+
+    def _adopt(self, index: int) -> int | None:
+        """The link of ours on this interface, also one that another version of haxlb pinned beside this one's."""
+        mine = self._pin(index)
+        for pin in (mine, *sorted(self._directory.parent.glob(f"*/links/{index}"))):
+            if not pin.exists():
+                continue
+            link = bpf.obj_get(pin)
+            if bpf.link_info(link).interface_index == index:
+                if pin != mine:
+                    bpf.obj_pin(link, mine)
+                    pin.unlink()
+                return link
+            # Its interface is gone, or the index belongs to another namespace now.
+            os.close(link)
+            pin.unlink()
+        return None
+
+    def _create_link(self, program: int, interface: str, index: int, mode: str) -> int:
+        flags = xdp.FLAGS_SKB_MODE if mode == "generic" else xdp.FLAGS_DRV_MODE
+        try:
+            return bpf.link_create(program, index, flags=flags)
+        except BpfError as problem:
+            if problem.number in (errno.EBUSY, errno.EEXIST):
+                raise self._busy(interface, index) from problem
+            if mode == "native" or problem.number not in _NO_NATIVE:
+                raise HostError(
+                    f"{interface} takes no native XDP program: {os.strerror(problem.number)}",
+                    remedy="set forwarding.mode to auto or generic, or lower the MTU (of a veth: its peer's)",
+                ) from problem
+            self._log(
+                "warning",
+                "forwarder runs in generic mode, at a fraction of native XDP's speed",
+                {"interface": interface, "native": os.strerror(problem.number)},
+            )
+        try:
+            return bpf.link_create(program, index, flags=xdp.FLAGS_SKB_MODE)
+        except BpfError as problem:
+            if problem.number in (errno.EBUSY, errno.EEXIST):
+                raise self._busy(interface, index) from problem
+            raise
+
+    @staticmethod
+    def _busy(interface: str, index: int) -> HostError:
+        there = xdp.attachment(index)
+        name = _program_name(there.program_id)
+        return HostError(
+            f"{interface} already carries an XDP program: {name}, {there.mode} mode",
+            remedy="stop what attached it; one left behind: `haxlb detach --runtime-dir DIR` if it is haxlb's, "
+            f"else `ip link set dev {interface} xdp off`",
+        )
+
+    def links(self) -> tuple[LinkStatus, ...]:
+        """Where the program is attached, and how."""
+        found = []
+        for pin in self._links():
+            with closing(bpf.obj_get(pin)) as link:
+                info = bpf.link_info(link)
+            with contextlib.suppress(HostError, OSError):
+                found.append(
+                    LinkStatus(
+                        interface=xdp.interface_name(info.interface_index),
+                        mode=xdp.attachment(info.interface_index).mode,
+                        program=_program_name(info.program_id),
+                    )
+                )
+        return tuple(found)
+
+    def _links(self) -> list[Path]:
+        return sorted((self._directory / "links").iterdir(), key=lambda pin: int(pin.name))
+
+    def _pin(self, index: int) -> Path:
+        # By index: a name may hold a dot (eth0.100), which bpffs does not take.
+        return self._directory / "links" / str(index)
+
+    def _note_own_macs(self) -> None:
+        for index, noted in self._own_macs.items():
+            mac = xdp.attachment(index).mac
+            if mac != noted:
+                self._maps.write("interfaces", layout.INDEX.pack(index), layout.pack_own_mac(mac))
+                self._own_macs[index] = mac
+
+
+def _program_name(identity: int) -> str:
+    """Name and tag of a loaded program."""
+    fd = bpf.program_by_id(identity) if identity else None
+    if fd is None:
+        return "unknown"
+    with closing(fd):
+        info = bpf.program_info(fd)
+    return f"{info.name or 'unnamed'} {info.tag}"
+
+
+def _wait_for_packets() -> None:
+    """Return when every packet that is being handled now has been: MEMBARRIER_CMD_GLOBAL waits for an RCU grace period
+    (kernel/sched/membarrier.c), and XDP programs run under RCU.
+    """
+    number = _MEMBARRIER.get(platform.machine())
+    libc = ctypes.CDLL(None, use_errno=True)
+    if number is not None and not libc.syscall(number, _MEMBARRIER_GLOBAL, 0, 0):
+        return
+    # No such command (nohz_full): who has run on every CPU has seen each of them leave what it was handling.
+    allowed = os.sched_getaffinity(0)
+    for cpu in sorted(allowed):
+        os.sched_setaffinity(0, {cpu})
+    os.sched_setaffinity(0, allowed)

@@ -1,0 +1,79 @@
+"""Have the forwarder built: runs haxlb.linux.compiler by the system's Python and reads its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import haxlb
+from haxlb.forwarding.layout import Sizes
+from haxlb.model.errors import HostError, NotPermitted
+
+PYTHON: Final = "/usr/bin/python3"
+"""The one whose bcc Debian's python3-bpfcc is; a virtual environment's does not see it."""
+
+_TIMEOUT_S: Final = 60.0
+_ERROR_LINES: Final = 3
+
+
+async def compile_forwarder(
+    directory: Path,
+    *,
+    services: int = Sizes().services,
+    backends: int = Sizes().backends,
+    flow_buckets_log2: int = Sizes().flow_buckets_log2,
+    python: str = PYTHON,
+) -> str:
+    """Make maps and program in `directory` (<runtime>/bpf/<abi version>); return the path of the pinned program.
+
+    Takes about half a second and 130 MB while it lasts. Raises HostError, NotPermitted.
+    """
+    command = (
+        python,
+        "-m",
+        "haxlb.linux.compiler",
+        f"--directory={directory}",
+        f"--services={services}",
+        f"--backends={backends}",
+        f"--flow-buckets-log2={flow_buckets_log2}",
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(haxlb.__file__).parent.parent)}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment,
+        )
+    except OSError as problem:
+        raise HostError(
+            f"cannot run {python}: {problem.strerror}", remedy="apt install python3 python3-bpfcc"
+        ) from problem
+    try:
+        said, complaints = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
+    except TimeoutError as problem:
+        process.kill()
+        await process.wait()
+        raise HostError(
+            f"building the forwarder took more than {_TIMEOUT_S:.0f} s", remedy="give the machine some rest and restart"
+        ) from problem
+    return _program(said, complaints, process.returncode)
+
+
+def _program(said: bytes, complaints: bytes, code: int | None) -> str:
+    try:
+        answer: dict[str, Any] = json.loads(said)
+    except ValueError as problem:
+        last = " | ".join(complaints.decode(errors="replace").strip().splitlines()[-_ERROR_LINES:])
+        raise HostError(
+            f"building the forwarder ended with {code}: {last or 'no word'}",
+            remedy=f"apt install python3-bpfcc linux-libc-dev, and see that {PYTHON} is Debian's",
+        ) from problem
+    if "program" in answer:
+        return str(answer["program"])
+    kind = NotPermitted if answer.get("code") == NotPermitted.exit_code else HostError
+    raise kind(str(answer.get("problem")), remedy=str(answer.get("remedy", "")))

@@ -1,0 +1,146 @@
+"""The forwarder's maps, pinned in one directory: made, opened, verified.
+
+A pin says nothing of a map's shape, and the kernel checks nothing when one is opened: whoever writes 64-byte records
+into a map of another version would corrupt it silently. So every map is compared with layout.shapes.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from pathlib import Path
+from typing import Final, Self
+
+from haxlb.forwarding.layout import MapShape, Sizes, shapes
+from haxlb.linux import bpf
+from haxlb.model.errors import HostError
+
+_REMEDY: Final = "stop haxlb, run `haxlb detach` and start again: connections of rr and wrr may then change servers"
+
+
+class Maps:
+    """Open file descriptors of all maps of one forwarder."""
+
+    def __init__(self, fds: dict[str, int], sizes: Sizes) -> None:
+        self.fds = fds
+        self.sizes = sizes
+        self._shapes = {shape.name: shape for shape in shapes(sizes)}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        self.close()
+
+    @classmethod
+    def create(cls, directory: Path, sizes: Sizes) -> Self:
+        """Open the maps that are pinned in `directory`, make and pin those that are not.
+
+        Existing tables that are larger than asked for are kept. Raises HostError where one is smaller, or is no map
+        of ours.
+        """
+        existing = _pinned(directory, [shape.name for shape in shapes(sizes)])
+        try:
+            sizes = _at_least(sizes, existing)
+            for shape in shapes(sizes):
+                if shape.name in existing:
+                    _verify(shape, existing[shape.name], directory)
+                    continue
+                flags = bpf.F_MMAPABLE if shape.mmapable else 0
+                existing[shape.name] = bpf.map_create(
+                    shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]
+                )
+                bpf.obj_pin(existing[shape.name], directory / shape.name)
+        except BaseException:
+            _close(existing)
+            raise
+        return cls(existing, sizes)
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Open the maps that are pinned in `directory`, as large as they are. Raises HostError."""
+        names = [shape.name for shape in shapes(Sizes())]
+        for name in names:
+            if not (directory / name).exists():
+                raise HostError(
+                    f"the forwarder's maps are not there: no {name} in {directory}",
+                    remedy="restart haxlb: it builds the forwarder at start",
+                )
+        existing = _pinned(directory, names)
+        try:
+            sizes = _at_least(Sizes(services=0, backends=0, flow_buckets_log2=0), existing)
+            for shape in shapes(sizes):
+                _verify(shape, existing[shape.name], directory)
+        except BaseException:
+            _close(existing)
+            raise
+        return cls(existing, sizes)
+
+    def close(self) -> None:
+        """Close the descriptors; the pins keep the maps."""
+        _close(self.fds)
+
+    def shape(self, name: str) -> MapShape:
+        """Shape of a map."""
+        return self._shapes[name]
+
+    def read(self, name: str, key: bytes) -> bytes | None:
+        """Value at a key of a map; of a per-CPU map the values of all possible CPUs in a row."""
+        shape = self._shapes[name]
+        size = shape.value_size * (possible_cpus() if shape.kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1)
+        return bpf.map_lookup(self.fds[name], key, size)
+
+    def write(self, name: str, key: bytes, value: bytes) -> None:
+        """Write a value of a map; the same one for every CPU of a per-CPU map."""
+        copies = possible_cpus() if self._shapes[name].kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1
+        bpf.map_update(self.fds[name], key, value * copies)
+
+
+def possible_cpus() -> int:
+    """How many values a per-CPU element has (Documentation/bpf/map_array.rst)."""
+    last = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii").strip().rsplit(",")[-1]
+    return int(last.rsplit("-")[-1]) + 1
+
+
+def _pinned(directory: Path, names: list[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    try:
+        for name in names:
+            if (directory / name).exists():
+                found[name] = bpf.obj_get(directory / name)
+    except BaseException:
+        _close(found)
+        raise
+    return found
+
+
+def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
+    """The sizes of the maps that exist, those asked for of the others."""
+    entries = {name: bpf.map_info(fd).max_entries for name, fd in existing.items()}
+    return Sizes(
+        services=max(asked.services, entries.get("endpoints", 0)),
+        backends=max(asked.backends, entries.get("backends", 0)),
+        flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
+    )
+
+
+def _verify(shape: MapShape, fd: int, directory: Path) -> None:
+    info = bpf.map_info(fd)
+    wanted = (shape.kind, shape.key_size, shape.value_size, shape.entries, shape.mmapable)
+    found = (info.type, info.key_size, info.value_size, info.max_entries, bool(info.flags & bpf.F_MMAPABLE))
+    if wanted == found:
+        return
+    if wanted[:3] == found[:3] and info.max_entries < shape.entries:
+        raise HostError(
+            f"the table {shape.name} holds {info.max_entries} entries, the configuration needs {shape.entries}",
+            remedy=_REMEDY,
+        )
+    raise HostError(f"{directory / shape.name} is not a map of this version of haxlb", remedy=_REMEDY)
+
+
+def _close(fds: dict[str, int]) -> None:
+    for fd in fds.values():
+        os.close(fd)
+    fds.clear()

@@ -1,0 +1,119 @@
+"""A forwarder that is attached to nothing, for benchmarks: what `haxlb bench pin` pins."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Final
+
+from haxlb.forwarding import layout
+from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
+from haxlb.linux import bpf
+from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import is_bpffs, unmount
+from haxlb.linux.forwarder import Forwarder
+from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.maps import Maps
+from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.errors import HostError
+from haxlb.model.node import Scheduler
+
+VIP: Final = IPv4Address("10.200.1.1")
+PORT: Final = 80
+OWN_MAC: Final = "02:00:00:00:00:aa"
+SERVERS: Final = 10
+LOOPBACK: Final = 1
+"""Interface index that BPF_PROG_TEST_RUN gives a frame that no context comes with."""
+_BUCKETS_LOG2: Final = 18
+"""Room for a million flows, so that a benchmark with as many measures hits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Specimen:
+    """A loaded forwarder with its tables."""
+
+    program: int
+    """File descriptor."""
+    forwarder: Forwarder
+    maps: Maps
+
+
+def table(scheduler: Scheduler) -> WantedTable:
+    """What the specimen serves."""
+    servers = tuple(
+        WantedServer(
+            address=VIP + 10 + number,
+            port=PORT,
+            weight=1,
+            alive=True,
+            next_hop=NextHop(
+                interface_index=LOOPBACK, source_mac=OWN_MAC, destination_mac=f"02:00:00:00:01:{number:02x}"
+            ),
+        )
+        for number in range(1, SERVERS + 1)
+    )
+    return WantedTable(
+        services=tuple(
+            WantedService(
+                endpoint=Endpoint(address=VIP, port=PORT, protocol=protocol),
+                scheduler=scheduler,
+                hash_port=True,
+                servers=servers,
+            )
+            for protocol in Protocol
+        )
+    )
+
+
+@contextlib.asynccontextmanager
+async def specimen(wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2) -> AsyncIterator[Specimen]:
+    """A forwarder in a bpffs of its own, which goes with it. Raises HostError."""
+    with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
+        directory = Path(runtime) / "bpf" / str(layout.ABI_VERSION)
+        try:
+            path = await compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2)
+            with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:
+                maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
+                forwarder.apply(wanted)
+                with closing(bpf.obj_get(Path(path))) as program:
+                    yield Specimen(program=program, forwarder=forwarder, maps=maps)
+        finally:
+            unmount(directory.parent)
+
+
+@contextlib.contextmanager
+def pinned(program: int, path: Path) -> Iterator[None]:
+    """The program at `path` meanwhile. Raises HostError."""
+    bpf.obj_pin(program, path)
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def verify_pin(path: Path) -> None:
+    """Whether something can be pinned at `path`. Raises HostError."""
+    if not is_bpffs(path.parent):
+        raise HostError(
+            f"{path} does not lie in a bpffs", remedy=f"mkdir -p {path.parent} && mount -t bpf bpf {path.parent}"
+        )
+    if path.exists():
+        raise HostError(f"something is pinned at {path}", remedy=f"rm {path}, or name another path")
+
+
+async def pin_until_interrupted(path: Path, scheduler: str, *, ready: Callable[[], None]) -> None:
+    """Pin a specimen's program at `path`, call `ready`, remove the pin at SIGINT or SIGTERM. Raises HostError."""
+    verify_pin(path)
+    interrupted = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
+    async with specimen(table(Scheduler(scheduler))) as loaded:
+        with pinned(loaded.program, path):
+            ready()
+            await interrupted.wait()

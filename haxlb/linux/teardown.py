@@ -1,0 +1,62 @@
+"""Taking the data plane off this host: the opposite of haxlb.linux.compiler and Forwarder.attach."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+from haxlb.linux import bpf, xdp
+from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import is_bpffs, unmount
+from haxlb.model.errors import HostError, NotPermitted
+
+
+def tear_down(runtime: Path) -> list[str]:
+    """Remove every link, program and map under `runtime`, and its bpffs; returns what was removed, in words.
+
+    Raises HostError while a daemon runs there: it would go on as if its data plane were in place.
+    """
+    if _answers(runtime / "control.sock"):
+        raise HostError(f"haxlb is running in {runtime}", remedy="stop it first: systemctl stop haxlb")
+    bpffs = runtime / "bpf"
+    try:
+        if not bpffs.is_dir() or not is_bpffs(bpffs):
+            return []
+        removed = []
+        for version in sorted(bpffs.iterdir()):
+            # Links first: an interface must not run a program whose maps are going.
+            for pin in sorted(version.glob("links/*")):
+                removed.append(_link_in_words(pin))
+                pin.unlink()
+            for pin in sorted(version.iterdir()):
+                if pin.is_dir():
+                    pin.rmdir()
+                else:
+                    pin.unlink()
+                    removed.append(("program " if pin.name.startswith("prog-") else "map ") + pin.name)
+            version.rmdir()
+    except PermissionError as problem:
+        raise NotPermitted(f"cannot look into {bpffs}: {problem.strerror}", remedy="run it as root") from problem
+    unmount(bpffs)
+    with contextlib.suppress(OSError):  # a bpffs around it, or a directory of somebody else's
+        bpffs.rmdir()
+    return removed
+
+
+def _link_in_words(pin: Path) -> str:
+    with closing(bpf.obj_get(pin)) as link:
+        index = bpf.link_info(link).interface_index
+    try:
+        return f"link of {xdp.interface_name(index)}"
+    except HostError:
+        return f"link of interface {pin.name}, which is gone"
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        try:
+            caller.connect(str(path))
+        except OSError:
+            return False
+    return True
