@@ -42,9 +42,7 @@ class Checker:
         notify: NotifyPort,
         verdicts: VerdictPort,
         reports: CheckerReportPort,
-        seed: str,
     ) -> None:
-        """`seed` spreads the first probes: the node's name, so that the directors of a pair do not ask in step."""
         self._clock = clock
         self._wake = wake
         self._probes = probes
@@ -52,7 +50,7 @@ class Checker:
         self._notify = notify
         self._verdicts = verdicts
         self._reports = reports
-        self._monitor = Monitor(seed)
+        self._monitor = Monitor(seed="")
         self._plane = DataPlane(forwarder, reports)
         self._virtual_servers: tuple[VirtualServer, ...] | None = None
         self._known: dict[IPv4Address, Neighbour] = {}
@@ -74,6 +72,8 @@ class Checker:
         first = self._virtual_servers is None
         self._virtual_servers = config.virtual_servers
         if first:
+            # The name spreads the first probes: the directors of a pair do not ask in step.
+            self._monitor = Monitor(seed=config.node)
             self._hold_until = now + FIRST_TABLE_WITHIN_US
         remembered = self._verdicts.load() if first else {}
         self._tell(Configured(virtual_servers=config.virtual_servers, remembered=remembered), now)

@@ -14,6 +14,8 @@ from haxlb.model.status import DataPlaneStatus, LinkStatus
 FIRST_RETRY_US = SECOND_US
 LAST_RETRY_US = 30 * SECOND_US
 """A forwarder that refuses is asked again after 1, 2, 4 … 30 s, and at every change."""
+LOOK_EVERY_US = 5 * SECOND_US
+"""How often it is looked whether the program is still attached: an interface that was made anew carries none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,7 @@ class DataPlane:
         self._applied: WantedTable | None = None
         self._attachment: Attachment | None = None
         self._attached: Attachment | None = None
-        self._links: tuple[LinkStatus, ...] = ()
+        self._look_at: int | None = None
         self._retry_at: int | None = None
         self._pause_us = FIRST_RETRY_US
         self._answers: list[str] = []
@@ -74,11 +76,13 @@ class DataPlane:
         return bool(self._answers) or (pending and self._retry_at is None)
 
     def next_deadline(self) -> int | None:
-        """When to `settle` again after a refusal."""
-        return self._retry_at
+        """When to `settle` again: after a refusal, or to look whether all is still as it was made."""
+        return self._look_at if self._retry_at is None else self._retry_at
 
     def settle(self, now: int) -> None:
         """Write the tables, then attach: a program must never see a packet before its tables are there."""
+        if self._look_at is not None and now >= self._look_at:
+            self._look(now)
         if self._retry_at is None or now >= self._retry_at:
             self._retry_at = None
             self._work(now)
@@ -96,14 +100,14 @@ class DataPlane:
     def status(self, counters: Counters, *, needed: bool) -> DataPlaneStatus:
         """The forwarder as it is now; without a program it is a problem where one is needed."""
         problem = self.problem
+        links: tuple[LinkStatus, ...] = ()
         try:
-            self._links = self._forwarder.links()
+            links = self._forwarder.links()
         except HostError as refusal:
-            self._links = ()
             problem = problem or str(refusal)
-        if needed and not problem and not self._links:
+        if needed and not problem and not links:
             problem = "no program is attached: nothing is forwarded"
-        return DataPlaneStatus(links=self._links, swaps=self.swaps, verdicts=counters.verdicts, problem=problem)
+        return DataPlaneStatus(links=links, swaps=self.swaps, verdicts=counters.verdicts, problem=problem)
 
     def _work(self, now: int) -> None:
         problems = []
@@ -116,18 +120,32 @@ class DataPlane:
                 self._applied = None
                 problems.append(str(refusal))
         if self._attachment is not None and (self._swapping or self._attachment != self._attached):
-            problems += self._attach(self._attachment)
+            problems += self._attach(self._attachment, now)
         self._note(" · ".join(dict.fromkeys(problems)), now)
 
-    def _attach(self, wanted: Attachment) -> list[str]:
+    def _look(self, now: int) -> None:
+        self._look_at = now + LOOK_EVERY_US
+        if self._attached is None:
+            return
         try:
-            self._links = self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
+            there = {each.interface for each in self._forwarder.links()}
+        except HostError:
+            return  # said by whoever needs it next
+        missing = [each for each in self._attached.interfaces if each not in there]
+        if missing:
+            self._reports.log("warning", "program_missing", interfaces=" ".join(missing))
+            self._attached = None
+
+    def _attach(self, wanted: Attachment, now: int) -> list[str]:
+        try:
+            self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
         except HostError as refusal:
             return [str(refusal)]
         if self._attached is not None and (self._swapping or self._attached.program != wanted.program):
             self.swaps += 1
         self._swapping = False
         self._attached = wanted
+        self._look_at = now + LOOK_EVERY_US
         return []
 
     def _note(self, problem: str, now: int) -> None:

@@ -25,11 +25,12 @@ class Prober:
     def __init__(self, on_result: Callable[[int, Outcome], None]) -> None:
         self._on_result = on_result
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._closed = False
 
     def start(self, probe: StartProbe) -> None:
         """Begin this probe."""
-        task = asyncio.get_running_loop().create_task(self._run(probe))
-        self._tasks[probe.ticket] = task
+        if not self._closed:
+            self._tasks[probe.ticket] = asyncio.get_running_loop().create_task(self._run(probe))
 
     def abandon(self, ticket: int) -> None:
         """End the probe of this ticket without an outcome."""
@@ -38,7 +39,8 @@ class Prober:
             task.cancel()
 
     async def close(self) -> None:
-        """End all probes and wait until their sockets are closed."""
+        """End all probes and wait until their sockets are closed; later ones are not made."""
+        self._closed = True
         tasks = list(self._tasks.values())
         for ticket in list(self._tasks):
             self.abandon(ticket)
@@ -64,7 +66,8 @@ class Prober:
         except Exception as problem:  # noqa: BLE001 - one odd server must not end the checks of all others
             outcome = failed(f"the probe itself broke: {type(problem).__name__}: {problem}")
         self._tasks.pop(probe.ticket, None)
-        self._on_result(probe.ticket, outcome)
+        # Not from within this task: what goes wrong there belongs to the loop's exception handler.
+        asyncio.get_running_loop().call_soon(self._on_result, probe.ticket, outcome)
 
     async def _within_limit(self, check: Check, url: HttpUrl | None) -> Outcome:
         progress = Progress()

@@ -1,0 +1,222 @@
+"""The checker process: `python -m haxlb.linux.checker_main --fd N`, started by the supervisor.
+
+Gives the loop-agnostic `Checker` its real adapters and drives it from asyncio. It ends on `Stop`, on SIGTERM and when
+the pipe closes, and leaves the data plane as it is: what is pinned goes on forwarding, and the checker that comes after
+it takes over what it knew.
+
+Everything runs on one thread. Writing the maps takes a few milliseconds at most, in which no probe is answered: that
+is nothing beside a probe's deadline, while a second thread would have to be kept in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+from haxlb.daemon.checker import Checker
+from haxlb.daemon.messages import (
+    AskStatus,
+    CheckerStatus,
+    ConfigureChecker,
+    Happened,
+    Message,
+    PeersKnown,
+    Ready,
+    Stop,
+    SwapProgram,
+)
+from haxlb.forwarding.wanted import NextHop
+from haxlb.health.outcome import Outcome
+from haxlb.linux.neighbours import Neighbours
+from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.pinned import PinnedForwarder, VerdictFile, data_directory
+from haxlb.linux.pipe import Pipe
+from haxlb.linux.probing import Prober
+from haxlb.linux.realtime import freeze_collector
+from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
+from haxlb.model.errors import Bug, HostError
+from haxlb.model.facts import Fact
+
+SCRIPTS_TIMEOUT_S = 3.0
+FLUSH_TIMEOUT_S = 1.0
+OPEN_FILES = 65536
+"""One for each probe under way; the usual 1024 would be too few when a thousand servers hang."""
+
+
+class CheckerProcess:
+    """The wiring. Raises HostError where a capability is missing."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._notify = ScriptRunner(pipe.log)
+        self._prober = Prober(self._on_probe_result)
+        self._neighbours = Neighbours(self._on_neighbour, pipe.log)
+        self._forwarder = PinnedForwarder(pipe.log)
+        self._verdicts = VerdictFile(pipe.log)
+        self._wake = TimerfdWake(self._on_wake)
+        self._frozen = False
+        self._checker = Checker(
+            clock=MonotonicClock(),
+            wake=self._wake,
+            probes=self._prober,
+            neighbours=self._neighbours,
+            forwarder=self._forwarder,
+            notify=self._notify,
+            verdicts=self._verdicts,
+            reports=self,
+        )
+
+    # -- orders of the supervisor
+
+    def handle(self, message: Message) -> None:
+        """Carry out one message; Configure and Swap are answered when they are in force."""
+        match message:
+            case ConfigureChecker(config=config, bpf_directory=bpf_directory, program=program):
+                directory = data_directory(Path(bpf_directory), program)
+                self._forwarder.use(directory)
+                self._verdicts.use(directory)
+                self._checker.configure(config, program)
+                if not self._frozen:
+                    freeze_collector()
+                    self._frozen = True
+            case SwapProgram(program=program):
+                self._checker.swap(program)
+            case PeersKnown(interface=interface, peers=peers):
+                self._checker.peers_known(interface, peers)
+            case AskStatus(ticket=ticket):
+                self._send_status(ticket)
+            case _:
+                self._pipe.log("warning", "message_not_for_the_checker", message=type(message).__name__)
+
+    async def leave(self) -> None:
+        """End the probes, let the scripts run, deliver what is still to be said; the data plane stays."""
+        self._neighbours.close()
+        await self._prober.close()
+        self._wake.close()
+        await self._notify.finish(SCRIPTS_TIMEOUT_S)
+        await self._pipe.drained(FLUSH_TIMEOUT_S)
+        self._forwarder.close()
+        self._pipe.close()
+
+    # -- the checker's reports
+
+    def report(self, fact: Fact) -> None:
+        """Facts go to the supervisor."""
+        self._pipe.send(Happened(fact=fact))
+
+    def log(self, level: str, event: str, **fields: object) -> None:
+        """So do lines for the log."""
+        self._pipe.log(level, event, **fields)
+
+    def ready(self, of: str, problem: str) -> None:
+        """And answers."""
+        self._pipe.send(Ready(of=of, problem=problem))
+
+    # -- what the world says
+
+    def _on_wake(self) -> None:
+        self._checker.on_wake()
+
+    def _on_probe_result(self, ticket: int, outcome: Outcome) -> None:
+        self._checker.on_probe_result(ticket, outcome)
+
+    def _on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
+        self._checker.on_neighbour(address, next_hop, reason)
+
+    def _send_status(self, ticket: int) -> None:
+        servers, plane = self._checker.status(time.time_ns() // 1000)
+        plane = replace(plane, abi=self._forwarder.version)
+        self._pipe.send(CheckerStatus(ticket=ticket, virtual_servers=servers, data_plane=plane))
+
+
+def raise_file_limit() -> None:
+    """Take as many file descriptors as this process may have, within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def serve(fd: int) -> int:
+    """Run until told to leave; the exit code."""
+    pipe = Pipe(fd)
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[None] = loop.create_future()
+
+    def end() -> None:
+        if not ending.done():
+            ending.set_result(None)
+
+    loop.set_exception_handler(_crash(pipe))
+    loop.add_signal_handler(signal.SIGTERM, end)
+    # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise_file_limit()
+    try:
+        process = CheckerProcess(pipe)
+    except HostError as problem:
+        pipe.send(Ready(of=ConfigureChecker.__name__, problem=str(problem)))
+        await pipe.drained(FLUSH_TIMEOUT_S)
+        pipe.close()
+        return problem.exit_code
+    taking = asyncio.create_task(_take(pipe, process.handle, end))
+    taking.add_done_callback(_raise)
+    await ending
+    taking.cancel()
+    await process.leave()
+    return 0
+
+
+async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[], None]) -> None:
+    async for message in pipe:
+        if isinstance(message, Stop):
+            break
+        handle(message)
+    end()
+
+
+def _raise(task: asyncio.Task[None]) -> None:
+    """Bring a task's error to the loop's exception handler now, not when the task is collected."""
+    if not task.cancelled():
+        task.result()
+
+
+def _crash(pipe: Pipe) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """End at once: half a checker would leave dead servers in the pool. The supervisor starts a new one."""
+
+    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if problem is None:
+            pipe.log("warning", "asyncio_complains", detail=context.get("message"))
+            return
+        text = "".join(traceback.format_exception(problem))
+        pipe.log("error", "checker_crashed", traceback=text)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        os._exit(Bug.exit_code)
+
+    return handler
+
+
+def main(argv: Iterable[str] | None = None) -> int:
+    """Parse `--fd N` and run."""
+    parser = argparse.ArgumentParser(prog="haxlb.linux.checker_main", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
+    arguments = parser.parse_args(None if argv is None else list(argv))
+    return asyncio.run(serve(arguments.fd))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
