@@ -43,22 +43,26 @@ UNDEFINED = "undefined-name"
 
 
 class Complaints:
-    """Collects diagnostics; a code is given once per place."""
+    """Collects diagnostics; the same is said once per place."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Span], Diagnostic] = {}
+        self._found: dict[tuple[Span, str], Diagnostic] = {}
+        self._undefined: dict[Span, tuple[Span, str]] = {}
 
     def add(self, severity: Severity, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """File a complaint."""
         span = where.span if isinstance(where, Word) else where
-        undefined = self._found.get((UNDEFINED, span))
+        undefined = self._undefined.get(span)
         if undefined is not None:
             # The value is bad because the name has none: one complaint, as severe as the consequence.
-            if severity.rank < undefined.severity.rank:
-                self._found[UNDEFINED, span] = replace(undefined, severity=severity)
+            earlier = self._found[undefined]
+            if severity.rank < earlier.severity.rank:
+                self._found[undefined] = replace(earlier, severity=severity)
             return
+        if code == UNDEFINED:
+            self._undefined[span] = (span, message)
         diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
-        self._found.setdefault((code, span), diagnostic)
+        self._found.setdefault((span, message), diagnostic)
 
     def fatal(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """The configuration cannot be used."""

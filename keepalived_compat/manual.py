@@ -55,9 +55,8 @@ def _used_blocks() -> set[str]:
     while waiting:
         name = waiting.pop()
         used.add(name)
-        for row in KEEPALIVED[name].values():
-            if row.support is Support.SUPPORTED and row.body in KEEPALIVED and row.body not in used:
-                waiting.append(row.body)
+        bodies = [row.body or ROOT for row in KEEPALIVED[name].values() if row.support is Support.SUPPORTED]
+        waiting += [body for body in bodies if body in KEEPALIVED and body not in used]
     return used
 
 

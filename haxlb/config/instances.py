@@ -56,9 +56,12 @@ class InstanceReader:
             version=version,
             complaints=self._complaints,
         )
-        reachable, family = self._reachable(), self._family()
-        if interface is None or vrid is None or not (authentication.usable and reachable and family):
+        usable = self._reachable() and authentication.usable and interface is not None and vrid is not None
+        if not self._family():
             return None
+        # All of it is read even where a part makes it unusable: every complaint at once.
+        interface = interface or ""
+        self._complain_of_tracking(interface)
         state = self._state()
         priority = self._priority(state)
         nopreempt, delay = self._preemption(state, priority)
@@ -70,22 +73,25 @@ class InstanceReader:
             self._complaints.warning(
                 "no-peers", unicast.span, f"{self._name}: unicast_src_ip without unicast_peer: it uses multicast"
             )
+        interval, garp, notify = self._advert_interval(version), self._garp(), self._notify()
+        if not usable:
+            return None
         instance = VrrpInstance(
             name=self._name,
             interface=interface,
-            vrid=vrid,
+            vrid=vrid or 0,
             priority=priority,
             initial_role=Role.MASTER if state == "MASTER" or (state is None and priority == _OWNER) else Role.BACKUP,
             version=version,
-            advert_interval_us=self._advert_interval(version),
+            advert_interval_us=interval,
             nopreempt=nopreempt,
             preempt_delay_us=delay,
             auth_pass=authentication.password,
             source=source,
             peers=peers,
             vips=tuple(vip for vip, _ in vips),
-            garp=self._garp(),
-            notify=self._notify(),
+            garp=garp,
+            notify=notify,
         )
         return PlacedInstance(
             instance=instance,
@@ -94,6 +100,16 @@ class InstanceReader:
             vrid=self._place("virtual_router_id"),
             vips=tuple((vip, word.span) for vip, word in vips),
         )
+
+    def _complain_of_tracking(self, own: str) -> None:
+        for block in self._section.all("track_interface"):
+            for line in block.section.lines if block.section else ():
+                if line[0].text != own:
+                    self._complaints.error(
+                        "not-supported-yet",
+                        line[0],
+                        f"tracking another interface is not supported yet: the loss of {line[0].text} changes nothing",
+                    )
 
     def _state(self) -> str | None:
         found = self._section.entry("state")

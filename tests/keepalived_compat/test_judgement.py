@@ -56,7 +56,7 @@ def complaint(reading, text):
         ("vrrp_instance {{ name }} {\n}\n", "fatal", "unfilled-template", (1, 15, 25), "render the template"),
     ],
 )
-def test_a_complaint(reading, text, severity, code, place, says):
+def test_a_complaint(reading, text, severity, code, place, says):  # noqa: PLR0917 - a table
     found = [each for each in reading(text).complaints.all if each.code == code]
     assert [(each.severity.value, each.span[1:]) for each in found] == [(severity, place)]
     assert says in found[0].hint

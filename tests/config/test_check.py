@@ -1,0 +1,111 @@
+"""`haxlb check`, as scripts and people call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from haxlb.cli.check import check
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def of(text: str, *arguments: str):
+        path = tmp_path / "keepalived.conf"
+        path.write_text(text)
+        return CliRunner().invoke(check, ["-f", str(path), "--settings", str(tmp_path / "none.yml"), *arguments])
+
+    return of
+
+
+INSTANCE = "vrrp_instance A {\n interface %s\n virtual_router_id %s\n virtual_ipaddress {\n 10.0.0.1/24\n }\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "last"),
+    [
+        (INSTANCE % ("lo", 1), 0, "no complaints"),
+        (INSTANCE % ("lo", 1) + "global_defs {\n use_vmac\n enable_traps\n}\n", 4, "1 error, 1 warning"),
+        ("global_defs {\n enable_traps\n process_names\n}\n", 0, "1 warning, 1 note"),
+        (INSTANCE % ("lo", 0), 3, "1 fatal"),
+    ],
+)
+def test_exit_codes_and_the_summary(run, text, code, last):
+    result = run(text)
+    assert result.exit_code == code
+    assert result.output.splitlines()[-1].endswith(f"keepalived.conf: {last}")
+
+
+def test_a_complaint_has_its_line_a_caret_and_a_hint(run, tmp_path):
+    result = run(INSTANCE % ("lo", 300), "--no-interfaces")
+    assert result.output.splitlines() == [
+        f"{tmp_path}/keepalived.conf:3:20: fatal[bad-value]: virtual_router_id: `300` is out of range",
+        " 3 |  virtual_router_id 300",
+        "   |                    ^^^",
+        "   = a whole number, 1 to 255",
+        f"{tmp_path}/keepalived.conf: 1 fatal",
+    ]
+
+
+def test_json(run, tmp_path):
+    result = run(INSTANCE % ("lo", 300), "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.output) == {
+        "schema": "haxlb.check/1",
+        "diagnostics": [
+            {
+                "code": "bad-value",
+                "severity": "fatal",
+                "file": f"{tmp_path}/keepalived.conf",
+                "line": 3,
+                "column": 20,
+                "end_column": 23,
+                "message": "virtual_router_id: `300` is out of range",
+                "hint": "a whole number, 1 to 255",
+            }
+        ],
+    }
+
+
+def test_json_without_complaints(run):
+    result = run("", "--json")
+    assert (result.exit_code, json.loads(result.output)) == (0, {"schema": "haxlb.check/1", "diagnostics": []})
+
+
+def test_a_missing_interface_is_a_warning_that_can_be_switched_off(run):
+    text = INSTANCE % ("nosuch0", 1)
+    result = run(text)
+    assert result.exit_code == 0
+    assert "warning[no-such-interface]: interface nosuch0 of A does not exist on this host" in result.output
+    assert "`haxlb run` refuses it on this host" in result.output
+    assert "no complaints" in run(text, "--no-interfaces").output
+
+
+def test_a_missing_file(tmp_path):
+    result = CliRunner().invoke(check, ["-f", str(tmp_path / "none.conf")])
+    assert result.exit_code == 3
+    assert "fatal[unreadable-file]: cannot read the configuration: No such file or directory" in result.output
+
+
+def test_settings_are_checked_too(tmp_path):
+    settings = tmp_path / "haxlb.yml"
+    settings.write_text("mqtt:\n  hots: x\n")
+    result = CliRunner().invoke(
+        check, ["-f", str(DATA / "master.conf"), "--settings", str(settings), "--no-interfaces"]
+    )
+    assert result.exit_code == 3
+    assert f"{settings}:2:3: fatal[unknown-setting]: mqtt has no key `hots`" in result.output
+
+
+def test_wrong_usage(run):
+    assert run("", "--jsn").exit_code == 2
+
+
+def test_help_names_the_exit_codes():
+    text = CliRunner().invoke(check, ["--help"]).output
+    assert "Exit codes" in text
