@@ -85,8 +85,12 @@ class Addresses:
             else:
                 chosen.append(vip)
                 requests.append(self._request(vip, index, kind))
-        if requests:
+        try:
             problems += zip(chosen, self._rtnetlink.change(requests), strict=True)
+        except OSError as problem:
+            raise HostError(
+                f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers"
+            ) from problem
         harmless = _GONE if kind == RTM_DELADDR else set()
         for vip, number in problems:
             if number and number not in harmless:

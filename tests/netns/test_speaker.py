@@ -96,7 +96,8 @@ MODES = {
 def both(mode: str) -> tuple[VrrpInstance, VrrpInstance]:
     settings = dict(MODES[mode])
     unicast = settings.pop("unicast", False)
-    first, second = replace(FAST, **settings), replace(SECOND, **settings)
+    # `state MASTER` shortens the first election: one advert interval instead of three.
+    first, second = replace(FAST, **settings, initial_role=Role.MASTER), replace(SECOND, **settings)
     if unicast:
         first, second = replace(first, peers=(TWO,), source=ONE), replace(second, peers=(ONE,))
     return first, second
@@ -245,6 +246,47 @@ def test_reconfiguring_without_a_change_touches_nothing_and_vips_come_and_go(pai
     assert two.status().instances[0].role is Role.BACKUP
 
 
+def test_multicast_to_unicast_while_running(pair: Pair) -> None:
+    one, two = elect(pair)
+    assert one.configure(replace(FAST, peers=(TWO,))) == ""
+    assert two.configure(replace(SECOND, peers=(ONE,))) == ""
+    before = two.status().instances[0].adverts_received
+    eventually(lambda: two.status().instances[0].adverts_received > before + 5, "unicast adverts are heard")
+    assert holders(pair) == ["d1"]
+    assert two.facts(RoleChanged)[-1].after is Role.BACKUP
+
+
+def test_a_frozen_backup_finds_the_adverts_that_were_waiting(pair: Pair) -> None:
+    one, two = elect(pair)
+    two.process.send_signal(signal.SIGSTOP)
+    began = len(pair.ear.adverts_of(ONE))
+    # Twice the time after which it would be MASTER.
+    eventually(lambda: len(pair.ear.adverts_of(ONE)) > began + 8, "adverts while it is frozen")
+    two.process.send_signal(signal.SIGCONT)
+    received = two.status().instances[0].adverts_received
+    eventually(lambda: two.status().instances[0].adverts_received > received + 4, "it hears again")
+    assert pair.ear.adverts_of(TWO) == []
+    assert [each.after for each in two.facts(RoleChanged)] == [Role.BACKUP]
+    assert one.status().instances[0].role is Role.MASTER
+
+
+def test_a_frozen_master_loses_the_vip_and_does_not_take_it_back_from_a_better_one(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, SECOND)
+    one.becomes(Role.MASTER)
+    two = pair.speaker(pair.d2, replace(FAST, nopreempt=True))
+    eventually(lambda: two.status().instances[0].adverts_received > 2, "adverts")
+    one.process.send_signal(signal.SIGSTOP)
+    two.becomes(Role.MASTER)
+    eventually(lambda: holders(pair) == ["d2"], "the kernel takes the VIP off the frozen one", 4)
+    thawed_at = time.time_ns()
+    one.process.send_signal(signal.SIGCONT)
+    one.becomes(Role.BACKUP, start=len(one.messages))
+    assert holders(pair) == ["d2"]
+    assert pair.ear.adverts_of(ONE, since_ns=thawed_at) == []
+    mac = pair.d1.mac()
+    assert [each for each in pair.ear.garps(VIP, thawed_at) if each.source_mac == mac] == []
+
+
 def test_link_down_is_fault_and_back(pair: Pair) -> None:
     one, two = elect(pair)
     pair.d1.unplug()
@@ -313,7 +355,7 @@ def test_scripts_run_in_order_in_the_normal_class(pair: Pair, tmp_path: Path) ->
 
 def test_bad_adverts_are_reported_and_change_nothing(pair: Pair) -> None:
     one, two = elect(pair)
-    other = replace(SECOND, priority=200, version=2, advert_interval_us=1_000_000)
+    other = replace(SECOND, priority=200, version=2, advert_interval_us=1_000_000, initial_role=Role.MASTER)
     stranger = pair.speaker(pair.lab.host("d3", "10.9.0.3/24"), other)
     stranger.becomes(Role.MASTER)
     one.wait_for(lambda m: isinstance(getattr(m, "fact", None), AdvertRejected), "AdvertRejected")
