@@ -40,7 +40,7 @@ from haxlb.forwarding.wanted import NextHop
 from haxlb.health.outcome import Outcome
 from haxlb.linux.neighbours import Neighbours
 from haxlb.linux.notify import ScriptRunner
-from haxlb.linux.pinned import PinnedForwarder, VerdictFile, data_directory
+from haxlb.linux.pinned import PinnedForwarder, VerdictFile
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.probing import Prober
 from haxlb.linux.realtime import freeze_collector
@@ -83,9 +83,8 @@ class CheckerProcess:
         """Carry out one message; Configure and Swap are answered when they are in force."""
         match message:
             case ConfigureChecker(config=config, bpf_directory=bpf_directory, program=program):
-                directory = data_directory(Path(bpf_directory), program)
-                self._forwarder.use(directory)
-                self._verdicts.use(directory)
+                self._forwarder.use(Path(bpf_directory))
+                self._verdicts.use(Path(bpf_directory))
                 self._checker.configure(config, program)
                 if not self._frozen:
                     freeze_collector()

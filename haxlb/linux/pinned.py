@@ -23,16 +23,6 @@ _WITNESS = "endpoints"
 T = TypeVar("T")
 
 
-def data_directory(bpf_directory: Path, program: str) -> Path:
-    """Where maps and links are pinned: beside the program, or where one of an earlier run has left them."""
-    if program:
-        return Path(program).parent
-    if (bpf_directory / _WITNESS).exists():
-        return bpf_directory
-    versions = [each.parent for each in bpf_directory.glob(f"*/{_WITNESS}")]
-    return max(versions, key=lambda each: (each / _WITNESS).stat().st_ctime_ns, default=bpf_directory)
-
-
 class PinnedForwarder:
     """ForwarderPort: a `Forwarder` that is opened at its first use and anew after each refusal."""
 
