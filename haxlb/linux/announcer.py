@@ -19,6 +19,7 @@ from haxlb.model.errors import NotPermitted
 
 _BROADCAST = b"\xff" * 6
 _ETHERTYPE_ARP = 0x0806
+_MAC_LENGTH = len("aa:bb:cc:dd:ee:ff")
 # RFC 826 for IPv4 over Ethernet: hardware type 1, protocol 0x0800, lengths 6 and 4, operation 1 (request).
 _ARP_REQUEST = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
 
@@ -73,6 +74,8 @@ class Announcer:
             mac = self._mac_of(vip.interface)
             if mac is None:
                 self._complaints.complain("garp_not_sent", interface=vip.interface, vip=vip, reason="no such interface")
+                continue
+            if len(mac) != _MAC_LENGTH:  # a tunnel or a point-to-point link: there is no ARP to be told
                 continue
             try:
                 self._socket.sendto(self._frame(vip, mac), (vip.interface, 0))

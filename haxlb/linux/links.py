@@ -6,15 +6,18 @@ import asyncio
 import errno
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv4Address
-from typing import Any
 
 from haxlb.daemon.ports import Link
 from haxlb.linux.log import Log
 from haxlb.linux.rtnetlink import (
     IFA_LOCAL,
+    IFLA_ADDRESS,
     IFLA_IFNAME,
+    IFLA_MTU,
     NLM_F_DUMP,
     RTM_DELADDR,
     RTM_DELLINK,
@@ -96,38 +99,28 @@ class Links:
         return next((name for name, each in self._indices.items() if each == index), None)
 
     def _ask(self, interface: str) -> tuple[Link, int] | None:
-        from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
-
-        request = ifinfmsg()
-        request["attrs"] = [("IFLA_IFNAME", interface)]
         try:
-            answer = self._rtnetlink.get(encode(request, RTM_GETLINK, 0))
+            answer = self._rtnetlink.get(_link_request(interface))[0]
         except OSError as problem:
             # ERANGE and EINVAL: a name that no interface can have.
             if problem.errno in (errno.ENODEV, errno.ERANGE, errno.EINVAL):
                 return None
             raise
-        message: Any = ifinfmsg(answer[0])
-        message.decode()
-        index: int = message["index"]
-        flags = message["flags"]
+        _, _, index, flags, _ = _IFINFOMSG.unpack_from(answer, _HEADER_SIZE)
+        mac = attribute(answer, _IFINFOMSG.size, IFLA_ADDRESS) or b""
+        mtu = attribute(answer, _IFINFOMSG.size, IFLA_MTU) or b""
         link = Link(
             interface=interface,
             up=bool(flags & _IFF_UP and flags & _IFF_RUNNING),
-            mac=message.get_attr("IFLA_ADDRESS") or "",
+            mac=mac.hex(":"),
             address=self._primary_address(index),
-            mtu=message.get_attr("IFLA_MTU"),
+            mtu=int.from_bytes(mtu, sys.byteorder),
         )
         return link, index
 
     def _primary_address(self, index: int) -> IPv4Address | None:
-        from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-
-        request = ifaddrmsg()
-        request["family"] = socket.AF_INET
-        request["index"] = index
         try:
-            answers = self._rtnetlink.get(encode(request, RTM_GETADDR, NLM_F_DUMP))
+            answers = self._rtnetlink.get(_addresses_request(index))
         except OSError as problem:
             if problem.errno == errno.ENODEV:  # it went away since the link was asked for
                 return None
@@ -141,6 +134,25 @@ class Links:
             if address not in self._vips:
                 return address
         return None
+
+
+@lru_cache(maxsize=256)
+def _link_request(interface: str) -> bytes:
+    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+
+    request = ifinfmsg()
+    request["attrs"] = [("IFLA_IFNAME", interface)]
+    return encode(request, RTM_GETLINK, 0)
+
+
+@lru_cache(maxsize=256)
+def _addresses_request(index: int) -> bytes:
+    from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+
+    request = ifaddrmsg()
+    request["family"] = socket.AF_INET
+    request["index"] = index
+    return encode(request, RTM_GETADDR, NLM_F_DUMP)
 
 
 class LinkMonitor:

@@ -384,6 +384,9 @@ def test_a_frame_that_is_missing_or_for_another_mac_is_made_on_the_spot(one: Hos
         eventually(lambda: ear.garps(crafted.address)[-1].source_mac == "02:00:00:00:00:77", "from the new MAC")
         assert len(stale) == 1, "each MAC is reported once"
     assert announcer.sent == 3
+    mac["eth0"] = ""  # a tunnel
+    announcer.announce([crafted])
+    assert (announcer.sent, log.lines) == (3, [])
     mac.clear()
     announcer.announce([crafted])
     assert log.lines[0][0] == "garp_not_sent"
