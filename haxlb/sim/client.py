@@ -7,11 +7,12 @@ so does the kernel of a director whose processes are frozen or dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Datagram
-from haxlb.sim.lan import Nic
+from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.ledger import Ledger, Spans
 from haxlb.sim.loop import Timer, VirtualLoop
 
@@ -31,7 +32,7 @@ class Client:
         *,
         loop: VirtualLoop,
         ledger: Ledger,
-        who_has: Callable[[str, IPv4Address], Nic | None],
+        lan: Lan,
     ) -> None:
         self.segment = segment
         self.vips = tuple(dict.fromkeys(vips))
@@ -42,7 +43,7 @@ class Client:
         """By VIP."""
         self._loop = loop
         self._ledger = ledger
-        self._who_has = who_has
+        self._lan = lan
         self._cache: dict[IPv4Address, Nic] = {}
         self._asking: dict[IPv4Address, Timer] = {}
 
@@ -62,6 +63,11 @@ class Client:
             elif not served and vip not in self._asking:
                 self._ask_in(vip, RETRY_US if nic is None else STALE_US)
 
+    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+        """Clients have no VIP."""
+        del nic, address
+        return False
+
     def on_frame(self, nic: Nic, datagram: Datagram) -> None:
         """VRRP is not for clients."""
 
@@ -79,12 +85,15 @@ class Client:
             self.look(self._loop.now_us)
 
     def _ask_in(self, vip: IPv4Address, delay_us: int) -> None:
-        self._asking[vip] = self._loop.after(delay_us, lambda: self._ask(vip))
+        self._asking[vip] = self._loop.after(delay_us, partial(self._ask, vip))
 
     def _ask(self, vip: IPv4Address) -> None:
-        del self._asking[vip]
-        holder = self._who_has(self.segment, vip)
-        if holder is None:
-            self._ask_in(vip, RETRY_US)
-        else:
+        self._ask_in(vip, RETRY_US)
+        self._lan.ask(self.nic, vip, self._hear)
+
+    def _hear(self, holder: Nic, vip: IPv4Address) -> None:
+        """The first answer wins; the question stands no more."""
+        timer = self._asking.pop(vip, None)
+        if timer is not None:
+            timer.cancel()
             self._learn(vip, holder)

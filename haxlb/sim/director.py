@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker import Speaker, resignation
-from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, ForeignMacHeard, RoleChanged
+from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, RoleChanged
 from haxlb.model.node import Role
 from haxlb.sim.adapters import (
     AddressTable,
@@ -77,7 +77,7 @@ class Director:
             )
             for each in self.config.instances
         )
-        self.addresses = AddressTable(self.nics, world.touch)
+        self.addresses = AddressTable(self.nics, self._on_addresses)
         self._clock = VirtualClock(world.loop, 0)
         self._wake = VirtualWake(world.loop, self._clock, self._on_wake)
         self._adverts = VirtualAdverts(world.lan, self.nics)
@@ -117,6 +117,9 @@ class Director:
             self.config,
             loop=self._world.loop,
             clock=self._clock,
+            lan=self._world.lan,
+            nics=self.nics,
+            addresses=self.addresses,
             broker=self._world.broker,
             on_alarm=self._tell_alarm,
         )
@@ -224,20 +227,13 @@ class Director:
 
     def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPv4Address, ...]) -> None:
         """Gratuitous ARP; of interest where it is about an address that we hold."""
-        if self.process is not Process.RUNNING:
-            return
-        ours = {vip.address for vip in self.addresses.held if vip.interface == nic.interface}
-        for vip in vips:
-            if vip in ours:
-                self._take(
-                    ForeignMacHeard(
-                        vip=vip,
-                        interface=nic.interface,
-                        mac=sender.mac,
-                        at_us=self._clock.now(),
-                        director=sender.addresses[0],
-                    )
-                )
+        if self._supervisor is not None and self.process is Process.RUNNING:
+            for vip in vips:
+                self._supervisor.arp_watch.hear(nic, sender, vip)
+
+    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+        """The kernel answers ARP for what it has, whatever its processes do."""
+        return any(each.address == address and each.interface == nic.interface for each in self.addresses.present)
 
     def report(self, fact: Fact) -> None:
         """ReportPort: a fact of the speaker."""
@@ -340,6 +336,11 @@ class Director:
     def _drain(self) -> None:
         for datagram in self._adverts.receive():
             self.speaker.on_datagram(datagram)
+
+    def _on_addresses(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.arp_watch.follow()
+        self._world.touch()
 
     def _take(self, fact: Fact) -> None:
         if self._supervisor is not None:

@@ -13,6 +13,7 @@ from haxlb.sim.scenario import Scenario
 from haxlb.sim.stage import Stage, settle_us
 from haxlb.sim.topology import Station
 from haxlb.sim.world import Nature, World
+from haxlb.splitbrain import protocol_window_us
 from haxlb.splitbrain.window import master_down_interval_us
 
 
@@ -35,10 +36,19 @@ class Split:
 
     router: RouterKey
     begin_us: int
-    """Since the drill's beginning."""
+    """Since the drill's beginning; negative where the directors did not even start well."""
     length_us: int
     alarm_us: int | None
     """How long after its beginning the first alarm came; None = there was none."""
+    interval_us: int
+    """Advert interval: two MASTERs for no longer than that are a part of the election."""
+    window_us: int
+    """The detector's window: a shorter one is not told."""
+
+    @property
+    def is_election(self) -> bool:
+        """Whether it is only the moment in which one MASTER takes over from another."""
+        return self.length_us <= self.interval_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +68,8 @@ class Run:
 
     @property
     def split_us(self) -> int:
-        """How long two directors were MASTER, in sum over all virtual routers."""
-        return sum(each.length_us for each in self.splits)
+        """How long two directors were MASTER, elections aside, in sum over all virtual routers."""
+        return sum(each.length_us for each in self.splits if not each.is_election)
 
     @property
     def alarm_us(self) -> int | None:
@@ -159,8 +169,8 @@ def _router_of(world: World, segment: str, vip: IPv4Address) -> RouterKey:
 def _splits(world: World, begun_us: int) -> tuple[Split, ...]:
     end_us = world.loop.now_us
     out = []
-    for router in world.routers:
-        spans = world.split.of(router, begun_us, end_us)
+    for router, members in world.routers.items():
+        spans = world.split.of(router, 0, end_us)
         limits = [start for start, _ in spans[1:]] + [end_us + 1] * bool(spans)
         alarms = [at for key, at in world.raised if key == router]
         for (start, stop), limit in zip(spans, limits, strict=True):
@@ -171,6 +181,8 @@ def _splits(world: World, begun_us: int) -> tuple[Split, ...]:
                     begin_us=start - begun_us,
                     length_us=stop - start,
                     alarm_us=None if raised is None else raised - start,
+                    interval_us=max(each.instance.advert_interval_us for each in members),
+                    window_us=max(protocol_window_us(each.instance) for each in members),
                 )
             )
     return tuple(sorted(out, key=lambda each: each.begin_us))

@@ -6,7 +6,7 @@ a latency with jitter, a share of frames that is lost. One direction never reord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv4Address
@@ -31,6 +31,10 @@ class Wire:
 
 class Receiver(Protocol):
     """What sits behind a NIC."""
+
+    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+        """Whether its kernel answers ARP for this address on this NIC."""
+        ...
 
     def on_frame(self, nic: Nic, datagram: Datagram) -> None:
         """A VRRP message has arrived."""
@@ -115,6 +119,17 @@ class Lan:
             if other is nic or self._loses(nic, other):
                 continue
             self._loop.at(self._arrival(nic, other), partial(self._deliver_announcement, nic, other, addresses))
+
+    def ask(self, nic: Nic, address: IPv4Address, hear: Callable[[Nic, IPv4Address], None]) -> None:
+        """An ARP request; `hear` is called with the NIC of each that answers, when its answer arrives."""
+        for other in self._segments[nic.segment]:
+            if other is not nic and not self._loses(nic, other):
+                self._loop.at(self._arrival(nic, other), partial(self._answer, nic, other, address, hear))
+
+    def _answer(self, asker: Nic, nic: Nic, address: IPv4Address, hear: Callable[[Nic, IPv4Address], None]) -> None:
+        if not self._arrives(asker, nic) or not nic.receiver.answers(nic, address) or self._loses(nic, asker):
+            return
+        self._loop.at(self._arrival(nic, asker), lambda: hear(nic, address) if self._arrives(nic, asker) else None)
 
     def _loses(self, sender: Nic, receiver: Nic) -> bool:
         if not self.reaches(sender, receiver):

@@ -25,7 +25,7 @@ from haxlb.sim.ledger import Ledger
 from haxlb.sim.loop import Timer, VirtualLoop
 from haxlb.sim.membership import Membership, RouterKey
 from haxlb.splitbrain import protocol_window_us
-from haxlb.splitbrain.watch import LAST_WILL_US
+from haxlb.splitbrain.watch import ARP_SILENCE_US, LAST_WILL_US
 from haxlb.splitbrain.window import master_down_interval_us
 
 EPSILON_US = 2_000
@@ -131,7 +131,7 @@ class Laws:
             term * 3 if self._lan.lossy else term,
             f"{member} had another MASTER beside it for {_s(term)} and raised no alarm",
         )
-        term = 2 * window + slow + (LAST_WILL_US if self._broker is not None else 0)
+        term = max(2 * window, ARP_SILENCE_US) + slow + (LAST_WILL_US if self._broker is not None else 0)
         sentence = f"{member} still had its alarm {_s(term)} after the split brain was over"
         self._term(("L6 clear", member), raised and member.runs and not others, term, sentence)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, PeerClaimed, RoleChanged
+from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, ForeignMacHeard, PeerClaimed, PeerHeard, RoleChanged
 from haxlb.model.node import NodeConfig
-from haxlb.sim.adapters import VirtualClock, VirtualWake
+from haxlb.sim.adapters import AddressTable, VirtualClock, VirtualWake
+from haxlb.sim.arp_watch import ArpWatch
 from haxlb.sim.broker import Broker, Claim
+from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import VirtualLoop
 from haxlb.splitbrain import Claimant, PublishClaim, SplitBrainDetector
 
@@ -25,6 +27,9 @@ class Supervisor:
         *,
         loop: VirtualLoop,
         clock: VirtualClock,
+        lan: Lan,
+        nics: dict[str, Nic],
+        addresses: AddressTable,
         broker: Broker | None,
         on_alarm: Callable[[AlarmRaised | AlarmCleared], None],
     ) -> None:
@@ -36,6 +41,10 @@ class Supervisor:
         self._claimant = Claimant()
         self._claimant.configure(config.instances)
         self._wake = VirtualWake(loop, clock, self._on_wake)
+        self.arp_watch = ArpWatch(
+            loop=loop, clock=clock, lan=lan, nics=nics, addresses=addresses, on_fact=self._on_foreign_mac
+        )
+        self.arp_watch.peers = {peer: None for each in config.instances for peer in each.peers}
         self._claims: dict[tuple[str, Claim], None] = {}
         self._frozen = False
         self._gone = False
@@ -45,6 +54,8 @@ class Supervisor:
     def take(self, fact: Fact) -> None:
         """A fact of the speaker or of the ARP watch."""
         now = self._clock.now()
+        if isinstance(fact, PeerHeard):
+            self.arp_watch.peers[fact.address] = None
         for alarm in self._detector.handle(fact, now):
             self._on_alarm(alarm)
         if isinstance(fact, RoleChanged):
@@ -84,10 +95,16 @@ class Supervisor:
     def _end(self) -> None:
         self._gone = True
         self._wake.close()
+        self.arp_watch.close()
 
     def _connect(self) -> None:
         if self._broker is not None:
             self._broker.connect(self._name, self._on_claim)
+
+    def _on_foreign_mac(self, fact: ForeignMacHeard) -> None:
+        # An answer that comes while nobody runs is lost; the watch asks again.
+        if not self._frozen and not self._gone:
+            self.take(fact)
 
     def _on_claim(self, node: str, claim: Claim, master: bool) -> None:  # noqa: FBT001 - the broker's callback
         if self._gone:

@@ -54,7 +54,7 @@ def plan(config: NodeConfig, others: tuple[NodeConfig, ...] = (), nodes: int | N
         )
     count = nodes or max(2, 1 + len(others), 1 + max(len(each.peers) for each in config.instances))
     known = _renamed((config, *others))
-    if not len(known) <= count <= MOST_NODES:
+    if not max(2, len(known)) <= count <= MOST_NODES:
         raise ConfigError(
             f"a drill of {count} directors is not possible",
             remedy=f"between {max(2, len(known))} and {MOST_NODES} are",

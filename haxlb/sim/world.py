@@ -15,7 +15,7 @@ from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.sim.broker import Broker
 from haxlb.sim.client import Client
 from haxlb.sim.director import Director
-from haxlb.sim.lan import Lan, Nic, Wire
+from haxlb.sim.lan import Lan, Wire
 from haxlb.sim.laws import Laws
 from haxlb.sim.ledger import Ledger, Spans
 from haxlb.sim.loop import VirtualLoop
@@ -43,7 +43,7 @@ class World:
         self.broker = Broker(self.loop) if nature.broker else None
         self.speaker_class = nature.speaker_class
         self.directors = tuple(
-            Director(each, self, self.dice(seed, f"director {each.config.node}")) for each in stations
+            Director(each, self, self.dice(seed, f"director {index}")) for index, each in enumerate(stations)
         )
         self.routers = _routers(self.directors)
         self.clients = self._clients()
@@ -117,22 +117,12 @@ class World:
                 for vip in each.instance.vips:
                     vips.setdefault(director.nics[vip.interface].segment, []).append(vip.address)
         clients = tuple(
-            Client(segment, listed, loop=self.loop, ledger=self.ledger, who_has=self._who_has)
+            Client(segment, listed, loop=self.loop, ledger=self.ledger, lan=self.lan)
             for segment, listed in vips.items()
         )
         for client in clients:
             self.lan.plug(client.nic)
         return clients
-
-    def _who_has(self, segment: str, vip: IPv4Address) -> Nic | None:
-        """Who answers when everybody on a segment is asked; the first of them wins."""
-        for director in self.directors:
-            for nic in director.nics.values():
-                if nic.segment != segment or not nic.carrier:
-                    continue
-                if any(each.address == vip and each.interface == nic.interface for each in director.addresses.present):
-                    return nic
-        return None
 
 
 def _routers(directors: tuple[Director, ...]) -> dict[RouterKey, list[Membership]]:

@@ -10,10 +10,13 @@ again after a whole window before it counts:
 * another node's claim on MQTT. A claim counts once it was repeated while we were MASTER; one that is never repeated
   counts when the last will of a dead author would have taken it back.
 
-So an alarm comes within two windows of the first evidence, and none without a second MASTER. It is cleared when
-nothing was seen for one window and no claim stands, or at once when we leave MASTER.
+So an alarm comes within two windows of the first evidence (by ARP, which asks every three seconds, within nine
+seconds if that is longer), and none without a second MASTER. It is cleared when nothing was seen for one window (by
+ARP: two questions) and no claim stands, or at once when we leave MASTER.
 
-A foreign MAC that belongs to no known director is another fault, with another remedy: `vip-conflict/<vip>`.
+A foreign MAC that belongs to no director is another fault, with another remedy: `vip-conflict/<vip>`. It is taken for
+a director's after all while adverts for our VRID come in that we do not believe (another password, version or
+interval): two directors that do not believe each other are both MASTER.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 
 from haxlb.model.facts import (
+    AdvertRejected,
     AlarmCleared,
     AlarmRaised,
     Fact,
@@ -30,13 +34,9 @@ from haxlb.model.facts import (
     RoleChanged,
 )
 from haxlb.model.node import Role, VrrpInstance
-from haxlb.splitbrain.evidence import Sightings, seconds
 from haxlb.splitbrain.watch import InstanceWatch
 
 Alarm = AlarmRaised | AlarmCleared
-
-MAC_SILENCE_US = 60_000_000
-"""ARP is heard only when somebody asks, and a cache asks about once a minute: a series of MACs bears such a pause."""
 
 
 class SplitBrainDetector:
@@ -45,23 +45,27 @@ class SplitBrainDetector:
     def __init__(self, node: str, instances: tuple[VrrpInstance, ...] = ()) -> None:
         self._node = node
         self._watches: dict[str, InstanceWatch] = {each.name: InstanceWatch(each) for each in instances}
-        self._strangers: dict[tuple[IPv4Address, str], Sightings] = {}
         self._raised: dict[str, AlarmRaised] = {}
 
     def configure(self, instances: tuple[VrrpInstance, ...], now: int) -> list[Alarm]:
         """Watch these instances from now on; what is known of one that stays is kept."""
         before, self._watches = self._watches, {}
+        alarms: list[Alarm] = []
         for each in instances:
             watch = before.pop(each.name, None)
             if watch is None:
                 watch = InstanceWatch(each)
             elif watch.instance != each:
+                for vip in watch.instance.vips:
+                    if vip not in each.vips:
+                        alarms += self._clear(f"vip-conflict/{vip.address}", "the VIP is no longer ours", now)
                 watch.reconfigure(each)
             self._watches[each.name] = watch
-        cleared: list[Alarm] = []
-        for name in before:
-            cleared += self._clear(f"split-brain/{name}", f"{name} is no longer configured", now)
-        return cleared + self._clear_conflicts("its VIP is no longer ours", now)
+        for watch in before.values():
+            alarms += self._clear_all(watch, f"{watch.instance.name} is no longer configured", now)
+        for watch in self._watches.values():
+            alarms += self._judge(watch, now)
+        return alarms
 
     def handle(self, fact: Fact, now: int) -> list[Alarm]:
         """Take one fact, at the time when we learn of it.
@@ -77,33 +81,29 @@ class SplitBrainDetector:
                 if watch is not None:
                     watch.see_advert(fact, now)
                     return self._judge(watch, now)
+            case AdvertRejected():
+                watch = self._watches.get(fact.instance or "")
+                if watch is not None:
+                    watch.see_rejected(fact, now)
+                    return self._judge(watch, now)
+            case ForeignMacHeard():
+                watch = self._holder(fact.vip)
+                if watch is not None:
+                    watch.see_mac(fact, now)
+                    return self._judge(watch, now)
             case PeerClaimed():
                 return self._handle_claim(fact, now)
-            case ForeignMacHeard():
-                return self._handle_mac(fact, now)
         return []
 
     def next_deadline(self) -> int | None:
         """When `handle_timer` wants to be called, µs; None = not before the next fact."""
-        deadlines = [watch.look_us for watch in self._watches.values() if watch.look_us is not None]
-        deadlines += [
-            seen.last_us + MAC_SILENCE_US
-            for (vip, _), seen in self._strangers.items()
-            if f"vip-conflict/{vip}" in self._raised
-        ]
-        return min(deadlines, default=None)
+        return min((each.look_us for each in self._watches.values() if each.look_us is not None), default=None)
 
     def handle_timer(self, now: int) -> list[Alarm]:
         """Clear what has fallen silent, raise what was never withdrawn."""
         alarms: list[Alarm] = []
         for watch in self._watches.values():
             alarms += self._judge(watch, now)
-        silent = [key for key, seen in self._strangers.items() if now - seen.last_us >= MAC_SILENCE_US]
-        for vip, mac in silent:
-            del self._strangers[vip, mac]
-            if not any(other == vip for other, _ in self._strangers):
-                reason = f"{mac} was not heard for {seconds(MAC_SILENCE_US)}"
-                alarms += self._clear(f"vip-conflict/{vip}", reason, now)
         return alarms
 
     def status(self) -> tuple[AlarmRaised, ...]:
@@ -119,8 +119,7 @@ class SplitBrainDetector:
             return self._judge(watch, now)
         watch.plan(now, raised=False)
         reason = f"{fact.instance} left MASTER and is {fact.after.value}: {fact.reason}"
-        alarms = self._clear(f"split-brain/{fact.instance}", reason, now)
-        return alarms + self._clear_conflicts(reason, now)
+        return self._clear_all(watch, reason, now)
 
     def _handle_claim(self, fact: PeerClaimed, now: int) -> list[Alarm]:
         # A claim names no link. Where two of our instances share a VRID on two links their names must tell which.
@@ -131,26 +130,6 @@ class SplitBrainDetector:
             return []
         watches[0].see_claim(fact, now)
         return self._judge(watches[0], now)
-
-    def _handle_mac(self, fact: ForeignMacHeard, now: int) -> list[Alarm]:
-        watch = self._holder(fact.vip)
-        if watch is None:
-            return []
-        if fact.director is not None:
-            watch.see_mac(fact, now, gap_us=MAC_SILENCE_US)
-            return self._judge(watch, now)
-        seen = self._strangers.setdefault((fact.vip, fact.mac), Sightings(first_us=now, last_us=now, count=0))
-        seen.see(now, gap_us=MAC_SILENCE_US, detail=fact.interface)
-        key = f"vip-conflict/{fact.vip}"
-        if key in self._raised or seen.length_us < watch.window_us:
-            return []
-        return self._raise(
-            key,
-            f"{fact.mac} on {fact.interface} answers ARP for our VIP {fact.vip}: clients may bypass this director. "
-            "Most likely a real server that has the VIP on lo without arp_ignore=1 and arp_announce=2",
-            (f"{fact.mac} seen {seen.count} times in {seconds(seen.length_us)} on {fact.interface}",),
-            now,
-        )
 
     def _holder(self, vip: IPv4Address) -> InstanceWatch | None:
         for watch in self._watches.values():
@@ -165,10 +144,26 @@ class SplitBrainDetector:
         if key not in self._raised and watch.standing(now):
             vips = ", ".join(str(vip.address) for vip in watch.instance.vips) or "no VIP"
             summary = f"{name}: two MASTERs of VRID {watch.instance.vrid} ({vips}): this director and {watch.others()}"
-            alarms = self._raise(key, summary, watch.lines(now), now)
+            alarms += self._raise(key, summary, watch.lines(now), now)
         elif key in self._raised and watch.silent(now):
-            alarms = self._clear(key, "no sign of another MASTER any more", now)
+            alarms += self._clear(key, "no sign of another MASTER any more", now)
+        alarms += self._judge_conflicts(watch, now)
         watch.plan(now, raised=key in self._raised)
+        return alarms
+
+    def _judge_conflicts(self, watch: InstanceWatch, now: int) -> list[Alarm]:
+        alarms: list[Alarm] = []
+        conflicts = dict(reversed(watch.conflicts(now)))
+        for vip in watch.instance.vips:
+            key, mac = f"vip-conflict/{vip.address}", conflicts.get(vip.address)
+            if mac is None:
+                alarms += self._clear(key, "nobody else answers ARP for it any more, or it is another director", now)
+            elif key not in self._raised:
+                summary = (
+                    f"{mac} answers ARP for our VIP {vip.address}: clients may bypass this director. Most likely a "
+                    "real server that has the VIP on lo without arp_ignore=1 and arp_announce=2"
+                )
+                alarms += self._raise(key, summary, watch.lines(now), now)
         return alarms
 
     def _raise(self, key: str, summary: str, evidence: tuple[str, ...], now: int) -> list[Alarm]:
@@ -181,10 +176,8 @@ class SplitBrainDetector:
             return []
         return [AlarmCleared(key=key, reason=reason, at_us=now)]
 
-    def _clear_conflicts(self, reason: str, now: int) -> list[Alarm]:
-        """Forget the strangers on VIPs that we no longer hold."""
-        alarms: list[Alarm] = []
-        for vip, mac in [key for key in self._strangers if self._holder(key[0]) is None]:
-            del self._strangers[vip, mac]
-            alarms += self._clear(f"vip-conflict/{vip}", reason, now)
+    def _clear_all(self, watch: InstanceWatch, reason: str, now: int) -> list[Alarm]:
+        alarms = self._clear(f"split-brain/{watch.instance.name}", reason, now)
+        for vip in watch.instance.vips:
+            alarms += self._clear(f"vip-conflict/{vip.address}", reason, now)
         return alarms

@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from haxlb.model.facts import ForeignAdvertHeard, ForeignMacHeard, PeerClaimed
-from haxlb.model.node import Role, VrrpInstance
-from haxlb.splitbrain.evidence import Sightings, StandingClaim, seconds
+from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, ForeignMacHeard, PeerClaimed
+from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.splitbrain.evidence import Series, StandingClaim, seconds
 from haxlb.splitbrain.window import protocol_window_us
 
-LAST_WILL_US = 15_000_000
+LAST_WILL_US = 15 * SECOND_US
 """A broker takes a dead client's claim back after one and a half keepalives (MQTT 3.1.1 section 3.1.2.10) of 10 s."""
+ARP_GAP_US = 3_500_000
+"""The ARP watch asks every 3 s. A director that yields and comes back needs longer than one such pause (3 intervals
+of 1 s, and the skew), so that its short appearances do not add up."""
+ARP_WINDOW_US = 4 * SECOND_US
+"""The least length of a series of ARP sightings: three of them, whatever the advert interval."""
+ARP_SILENCE_US = 6_500_000
+"""Two questions without an answer."""
+REJECTED_GAP_US = 3 * SECOND_US
+"""Rejected adverts are reported once a second at most."""
+
+Conflict = tuple[IPv4Address, str]
+"""VIP and the MAC that answers for it beside ours."""
 
 
 @dataclass(slots=True)
@@ -21,53 +33,59 @@ class InstanceWatch:
     instance: VrrpInstance
     role: Role = Role.INIT
     master_since_us: int = 0
-    window_us: int = 0
-    """master_down_interval and one advert; follows what the speaker says of its own interval."""
-    adverts: dict[IPv4Address, Sightings] = field(default_factory=dict)
-    macs: dict[tuple[IPv4Address, str], Sightings] = field(default_factory=dict)
-    """Foreign MACs of known directors, by VIP and MAC."""
+    adverts: Series[IPv4Address] = field(init=False)
+    rejected: Series[IPv4Address] = field(init=False)
+    """Adverts for our VRID that were not believed: no evidence alone, since anybody can send them."""
+    macs: Series[Conflict] = field(init=False)
+    directors: dict[str, IPv4Address] = field(default_factory=dict)
+    """Those of the MACs that belong to another director."""
     claims: dict[str, StandingClaim] = field(default_factory=dict)
     look_us: int | None = None
     """When time alone will change the verdict; None = not before the next fact."""
 
     def __post_init__(self) -> None:
-        self.window_us = self.window_us or protocol_window_us(self.instance)
+        self._forget()
+
+    @property
+    def window_us(self) -> int:
+        """The protocol's own: master_down_interval and one advert."""
+        return self.adverts.window_us
 
     def reconfigure(self, instance: VrrpInstance) -> None:
         """Take the changed instance; role and evidence stay."""
+        before = (self.adverts.by_source, self.rejected.by_source, self.macs.by_source)
         self.instance = instance
-        self.window_us = protocol_window_us(instance)
+        self._forget()
+        self.adverts.by_source, self.rejected.by_source, self.macs.by_source = before
 
     def enter(self, role: Role, now: int) -> None:
         """Our own role has changed: evidence starts from nothing, claims must be repeated to count."""
         self.role = role
         self.master_since_us = now
-        self.adverts.clear()
-        self.macs.clear()
+        self._forget()
         for claim in self.claims.values():
             claim.fresh_since_us = None
 
     def see_advert(self, fact: ForeignAdvertHeard, now: int) -> None:
-        """Another's advert while we are MASTER.
+        """Another's advert while we are MASTER."""
+        if self.role is Role.MASTER:
+            # The speaker knows the interval in force.
+            window_us = fact.master_down_interval_us + self.instance.advert_interval_us
+            self.adverts.window_us = self.adverts.silence_us = window_us
+            self.adverts.see(fact.address, now, f"priority {fact.priority}")
 
-        The series ends with a silence of three adverts: a director that yields and comes back needs longer than
-        that to become MASTER again, so a flapping one never adds up to a standing one.
-        """
+    def see_rejected(self, fact: AdvertRejected, now: int) -> None:
+        """An advert for our VRID that we did not believe."""
+        if self.role is Role.MASTER:
+            self.rejected.see(fact.address, now, fact.detail)
+
+    def see_mac(self, fact: ForeignMacHeard, now: int) -> None:
+        """A foreign MAC on one of our VIPs while we are MASTER."""
         if self.role is not Role.MASTER:
             return
-        self.window_us = fact.master_down_interval_us + self.instance.advert_interval_us
-        gap_us = 3 * self.instance.advert_interval_us
-        detail = f"priority {fact.priority}"
-        seen = self.adverts.setdefault(fact.address, Sightings(first_us=now, last_us=now, count=0))
-        seen.see(now, gap_us=gap_us, detail=detail)
-
-    def see_mac(self, fact: ForeignMacHeard, now: int, *, gap_us: int) -> None:
-        """A known director's MAC on one of our VIPs while we are MASTER."""
-        if self.role is not Role.MASTER:
-            return
-        key = (fact.vip, fact.mac)
-        seen = self.macs.setdefault(key, Sightings(first_us=now, last_us=now, count=0))
-        seen.see(now, gap_us=gap_us, detail=f"director {fact.director}")
+        self.macs.see((fact.vip, fact.mac), now)
+        if fact.director is not None:
+            self.directors[fact.mac] = fact.director
 
     def see_claim(self, fact: PeerClaimed, now: int) -> None:
         """Another node says that it is MASTER, or no longer."""
@@ -79,43 +97,54 @@ class InstanceWatch:
             claim.repeat(now)
 
     def standing(self, now: int) -> bool:
-        """Whether any evidence has outlasted the protocol's window."""
+        """Whether any evidence of another MASTER has outlasted its window."""
         if self.role is not Role.MASTER:
             return False
-        seen = (*self.adverts.values(), *self.macs.values())
-        if any(each.length_us >= self.window_us and now - each.last_us < self.window_us for each in seen):
+        if any(self.adverts.standing(now)) or any(self._is_a_director(mac, now) for _, mac in self.macs.standing(now)):
             return True
-        if any(claim.length_us >= self.window_us for claim in self.claims.values()):
-            return True
-        return any(now >= self._certain_at(claim) for claim in self.claims.values())
+        return any(
+            claim.length_us >= self.window_us or now >= self._certain_at(claim) for claim in self.claims.values()
+        )
+
+    def conflicts(self, now: int) -> list[Conflict]:
+        """VIPs that somebody answers for who is no director, nor likely to be one, with the MAC."""
+        if self.role is not Role.MASTER or any(self.rejected.recent(now)):
+            return []
+        return [(vip, mac) for vip, mac in self.macs.standing(now) if mac not in self.directors]
 
     def silent(self, now: int) -> bool:
-        """Whether nothing was seen for a window and no claim stands."""
-        return not self._claimed(now) and now >= self._silent_at()
+        """Whether nothing was seen of another MASTER for a window and no claim stands."""
+        return not self._claimed(now) and now >= self._silent_at(now)
 
     def plan(self, now: int, *, raised: bool) -> None:
-        """Set `look_us`: when the passing of time alone will raise or clear the alarm."""
-        if self.role is not Role.MASTER:
-            self.look_us = None
-        elif raised:
-            self.look_us = None if self._claimed(now) else self._silent_at()
-        else:
-            self.look_us = min(map(self._certain_at, self.claims.values()), default=None)
+        """Set `look_us`: when the passing of time alone will raise or clear an alarm."""
+        looks: list[int] = []
+        if self.role is Role.MASTER:
+            looks += [self.macs.over_at(each) for each in self.conflicts(now)]
+            if not raised:
+                looks += map(self._certain_at, self.claims.values())
+            elif not self._claimed(now):
+                looks.append(self._silent_at(now))
+        self.look_us = min(looks, default=None)
 
     def lines(self, now: int) -> tuple[str, ...]:
-        """The evidence in words, oldest kind first."""
+        """The evidence in words."""
+        vrid = self.instance.vrid
         out = [
-            f"adverts of {address} for VRID {self.instance.vrid}, {seen.detail}: "
-            f"{seen.count} in {seconds(seen.length_us)}, the last {seconds(now - seen.last_us)} ago"
-            for address, seen in self.adverts.items()
+            f"adverts of {address} for VRID {vrid}, {seen.detail}: {seen.count} in {seconds(seen.length_us)}"
+            for address, seen in self.adverts.by_source.items()
         ]
         out += [
-            f"{mac} ({seen.detail}) announces or answers ARP for our VIP {vip}: seen {seen.count} times "
+            f"adverts of {address} for VRID {vrid} that are not believed: {seen.detail}"
+            for address, seen in self.rejected.by_source.items()
+        ]
+        out += [
+            f"{self._named(mac)} announces or answers ARP for our VIP {vip}: {seen.count} times "
             f"in {seconds(seen.length_us)}"
-            for (vip, mac), seen in self.macs.items()
+            for (vip, mac), seen in self.macs.by_source.items()
         ]
         out += [
-            f"{node} claims on MQTT to be MASTER of VRID {self.instance.vrid}, "
+            f"{node} claims on MQTT to be MASTER of VRID {vrid}, "
             f"for {seconds(now - max(claim.since_us, self.master_since_us))} beside us"
             for node, claim in self.claims.items()
         ]
@@ -123,16 +152,36 @@ class InstanceWatch:
 
     def others(self) -> str:
         """Who the others are, for a summary."""
-        directors = [str(address) for address in self.adverts]
-        directors += [seen.detail.removeprefix("director ") for seen in self.macs.values()]
-        return ", ".join(dict.fromkeys([*directors, *self.claims])) or "another director"
+        directors = [*self.adverts.by_source, *self.directors.values(), *self.rejected.by_source]
+        return ", ".join(dict.fromkeys([*map(str, directors), *self.claims])) or "another director"
+
+    def _forget(self) -> None:
+        interval = self.instance.advert_interval_us
+        window = protocol_window_us(self.instance)
+        # A director that yields needs more than three intervals to come again: a flapping one never adds up.
+        self.adverts = Series(gap_us=3 * interval, window_us=window, silence_us=window)
+        gap = max(3 * interval, REJECTED_GAP_US)
+        silence = max(window, ARP_SILENCE_US)
+        # Outlasts the MACs of the same director: at the end they must not look like a stranger's for a moment.
+        self.rejected = Series(gap_us=gap, window_us=window, silence_us=silence + REJECTED_GAP_US)
+        self.macs = Series(gap_us=ARP_GAP_US, window_us=max(window, ARP_WINDOW_US), silence_us=silence)
+        self.directors = {}
+
+    def _is_a_director(self, mac: str, now: int) -> bool:
+        """Whether a MAC on our VIP is known to be a director's, or one speaks for our VRID whom we do not believe."""
+        return mac in self.directors or any(self.rejected.standing(now))
+
+    def _named(self, mac: str) -> str:
+        director = self.directors.get(mac)
+        return mac if director is None else f"{mac} (director {director})"
 
     def _claimed(self, now: int) -> bool:
         return any(claim.fresh_since_us is not None or now >= self._certain_at(claim) for claim in self.claims.values())
 
-    def _silent_at(self) -> int:
-        seen = (*self.adverts.values(), *self.macs.values())
-        return max((each.last_us for each in seen), default=self.master_since_us) + self.window_us
+    def _silent_at(self, now: int) -> int:
+        ends = [self.adverts.over_at(each) for each in self.adverts.by_source]
+        ends += [self.macs.over_at(each) for each in self.macs.by_source if self._is_a_director(each[1], now)]
+        return max(ends, default=now)
 
     def _certain_at(self, claim: StandingClaim) -> int:
         """From here on even an unrepeated claim counts: the last will of a dead author would have taken it back."""
