@@ -10,15 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from haxlb.config import Loaded, load
 from haxlb.config.settings import DEFAULT_SETTINGS
+from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.rendering import as_json, as_text, summary
 
 SCHEMA = "haxlb.check/1"
-EXIT_CODES = {Severity.FATAL: 3, Severity.ERROR: 4}
-"""By the worst complaint; as keepalived(8) documents for `-t`: cannot run, has errors but would run."""
+EXIT_CODES = {Severity.FATAL: ConfigError.exit_code, Severity.ERROR: 5}
+"""By the worst complaint. As keepalived -t: 4 for a configuration that cannot be used, 5 for any other complaint; only
+that warnings, which it does not tell from errors, are no failure here."""
 
 
 @click.command(short_help="Say everything that is wrong with a configuration.")
@@ -40,15 +43,18 @@ EXIT_CODES = {Severity.FATAL: 3, Severity.ERROR: 4}
 )
 @click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
 @click.option("--no-interfaces", is_flag=True, help="Do not look whether the interfaces exist on this host.")
-def check(path: Path, settings: Path, *, as_object: bool, no_interfaces: bool) -> None:
+@click.pass_context
+def check(context: click.Context, path: Path, settings: Path, *, as_object: bool, no_interfaces: bool) -> None:
     """Say everything that is wrong with a configuration, with file, line, column and a hint.
 
     Changes nothing and needs no root. An interface that this host does not have is a warning here, and refused by
     `haxlb run`.
 
-    Exit codes: 0 nothing worse than a warning; 4 errors: it would run, but without the statements or blocks that are
-    named; 3 fatal: it cannot be used; 2 wrong usage of this command.
+    Exit codes: 0 nothing worse than a warning; 5 errors: it would run, but without the statements or blocks that are
+    named; 4 fatal: it cannot be used; 2 wrong usage of this command.
     """
+    if context.get_parameter_source("settings") is ParameterSource.COMMANDLINE and not settings.exists():
+        raise click.BadParameter(f"there is no file {click.format_filename(settings)}", param_hint="--settings")
     interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
     loaded = load(path, settings=settings, interfaces=interfaces, node=socket.gethostname())
     diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)

@@ -18,7 +18,9 @@ def run(tmp_path):
     def of(text: str, *arguments: str):
         path = tmp_path / "keepalived.conf"
         path.write_text(text)
-        return CliRunner().invoke(check, ["-f", str(path), "--settings", str(tmp_path / "none.yml"), *arguments])
+        settings = tmp_path / "haxlb.yml"
+        settings.touch()
+        return CliRunner().invoke(check, ["-f", str(path), "--settings", str(settings), *arguments])
 
     return of
 
@@ -30,9 +32,9 @@ INSTANCE = "vrrp_instance A {\n interface %s\n virtual_router_id %s\n virtual_ip
     ("text", "code", "last"),
     [
         (INSTANCE % ("lo", 1), 0, "no complaints"),
-        (INSTANCE % ("lo", 1) + "global_defs {\n use_vmac\n enable_traps\n}\n", 4, "1 error, 1 warning"),
+        (INSTANCE % ("lo", 1) + "global_defs {\n use_vmac\n enable_traps\n}\n", 5, "1 error, 1 warning"),
         ("global_defs {\n enable_traps\n process_names\n}\n", 0, "1 warning, 1 note"),
-        (INSTANCE % ("lo", 0), 3, "1 fatal"),
+        (INSTANCE % ("lo", 0), 4, "1 fatal"),
     ],
 )
 def test_exit_codes_and_the_summary(run, text, code, last):
@@ -54,7 +56,7 @@ def test_a_complaint_has_its_line_a_caret_and_a_hint(run, tmp_path):
 
 def test_json(run, tmp_path):
     result = run(INSTANCE % ("lo", 300), "--json")
-    assert result.exit_code == 3
+    assert result.exit_code == 4
     assert json.loads(result.output) == {
         "schema": "haxlb.check/1",
         "diagnostics": [
@@ -88,7 +90,7 @@ def test_a_missing_interface_is_a_warning_that_can_be_switched_off(run):
 
 def test_a_missing_file(tmp_path):
     result = CliRunner().invoke(check, ["-f", str(tmp_path / "none.conf")])
-    assert result.exit_code == 3
+    assert result.exit_code == 4
     assert "fatal[unreadable-file]: cannot read the configuration: No such file or directory" in result.output
 
 
@@ -98,12 +100,13 @@ def test_settings_are_checked_too(tmp_path):
     result = CliRunner().invoke(
         check, ["-f", str(DATA / "master.conf"), "--settings", str(settings), "--no-interfaces"]
     )
-    assert result.exit_code == 3
+    assert result.exit_code == 4
     assert f"{settings}:2:3: fatal[unknown-setting]: mqtt has no key `hots`" in result.output
 
 
-def test_wrong_usage(run):
-    assert run("", "--jsn").exit_code == 2
+@pytest.mark.parametrize("arguments", [["--jsn"], ["--settings", "/nonexistent/haxlb.yml"]])
+def test_wrong_usage(run, arguments):
+    assert run("", *arguments).exit_code == 2
 
 
 def test_help_names_the_exit_codes():
