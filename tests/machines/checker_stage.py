@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
@@ -77,7 +77,11 @@ class RecordingForwarder:
 class Stage:
     """Everything around one checker; it is its ports."""
 
-    def __init__(self, remembered: dict[str, bool] | None = None) -> None:
+    def __init__(
+        self,
+        remembered: dict[str, bool] | None = None,
+        forwarder: Callable[[Stage], RecordingForwarder] = RecordingForwarder,
+    ) -> None:
         self.now_us = 0
         self.calls: list[str] = []
         """What was asked of the world, in order."""
@@ -88,7 +92,7 @@ class Stage:
         self.followed: tuple[IPv4Address, ...] = ()
         self.deadline: int | None = None
         self.sick: dict[Check, Outcome] = {}
-        self.forwarder = RecordingForwarder(self)
+        self.forwarder = forwarder(self)
         self._answers_due: list[tuple[int, int, Outcome]] = []
         self.checker = Checker(
             clock=self,
