@@ -97,7 +97,7 @@ class Processes:
     def on_exit(self, name: str, returncode: int) -> None:
         """The process is gone; negative codes are signals."""
         process = self._processes[name]
-        how = f"killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
+        how = f"was killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
         orderly = process.stopping and returncode == 0
         process.pid = None
         if not orderly:

@@ -1,0 +1,44 @@
+"""`haxlb show`: how a running director is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from haxlb.cli.client import ask_or_raise, runtime_dir_option
+from haxlb.daemon.control import Show
+from haxlb.model.errors import Bug
+from haxlb.model.wire import to_json
+
+
+@click.command(short_help="Show how the director is.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the whole status as one JSON object, schema haxlb.status/1."
+)
+@click.option("-L", "--ipvs", "ipvs", is_flag=True, help="Only the virtual servers, as `ipvsadm -Ln` prints them.")
+@click.option("-n", "numeric", is_flag=True, help="Accepted for `-Ln`: addresses are always numeric.")
+@click.option("--stats", is_flag=True, help="With -L: packets and bytes instead of connections.")
+@runtime_dir_option
+def show(runtime_dir: Path, *, as_json: bool, ipvs: bool, numeric: bool, stats: bool) -> None:
+    """Show how the director is: instances, virtual servers, health, alarms, data plane, history.
+
+    Exit codes: 0 shown; 69 no daemon answers; 77 not permitted.
+    """
+    del numeric
+    status = ask_or_raise(runtime_dir, Show()).status
+    if status is None:
+        raise Bug("the daemon has answered without a status")
+    if as_json:
+        click.echo(json.dumps(to_json(status), indent=2))
+        return
+    if ipvs or stats:
+        from haxlb.cli.show_ipvs import connections, statistics
+
+        click.echo("\n".join(statistics(status) if stats else connections(status)))
+        return
+    from haxlb.cli.show_render import render
+
+    render(status, sys.stdout)

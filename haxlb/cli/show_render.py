@@ -1,0 +1,185 @@
+"""The status for people: rich where it is a terminal, the same words without colour elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from haxlb.model.node import Role
+from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
+
+_ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold red", Role.INIT: "yellow"}
+_PLAIN_WIDTH = 200
+"""Columns where there is no terminal to ask: lines for grep, not for a page."""
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def render(status: NodeStatus, stream: IO[str]) -> None:
+    """Print the status; honours NO_COLOR, FORCE_COLOR and COLUMNS, and wraps nothing in a pipe."""
+    terminal = stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    width = None if terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
+    console = Console(file=stream, width=width, highlight=False, soft_wrap=not terminal)
+    _head(console, status)
+    _alarms(console, status)
+    _instances(console, status)
+    for service in status.virtual_servers:
+        _service(console, service, status.at)
+    _data_plane(console, status)
+    _processes(console, status)
+    _history(console, status)
+
+
+def _head(console: Console, status: NodeStatus) -> None:
+    console.print(Text.assemble((status.node, "bold"), f"  haxlb {status.version}  {_clock(status.at)}"))
+    loaded = f"configuration {status.config_file}, loaded {_ago(status.at, status.config_loaded_at)} ago"
+    console.print(loaded, markup=False)
+    if status.config_problem:
+        console.print(Text(f"the last reload was refused: {status.config_problem}", "bold red"))
+
+
+def _alarms(console: Console, status: NodeStatus) -> None:
+    for alarm in status.alarms:
+        style = "bold red" if alarm.severity == "critical" else "bold yellow"
+        raised = _ago(status.at, alarm.raised_at)
+        console.print()
+        console.print(Text(f"ALARM {alarm.key} ({alarm.severity}, for {raised}): {alarm.summary}", style))
+        for line in alarm.evidence:
+            console.print(f"  - {line}", markup=False)
+
+
+def _instances(console: Console, status: NodeStatus) -> None:
+    if not status.instances:
+        return
+    table = _table("VRRP instance", "state", "since", "prio", "on", "VIPs", "peer", "why")
+    for each in status.instances:
+        role = each.role.value + (" (yielded)" if each.yielded else "")
+        table.add_row(
+            f"{each.name} (VRID {each.vrid}, v{each.version})",
+            Text(role, _ROLE_STYLES[each.role]),
+            _ago(status.at, each.since_at),
+            str(each.priority),
+            each.interface,
+            _joined(each.vips),
+            _peers(each, status.at),
+            each.reason,
+        )
+    _put(console, table)
+    for each in status.instances:
+        rejected = ", ".join(f"{count} {reason}" for reason, count in each.adverts_rejected.items())
+        console.print(
+            f"  {each.name}: {each.adverts_sent} adverts sent, {each.adverts_received} received"
+            f"{f', rejected: {rejected}' if rejected else ''}; {_counted(each.transitions, 'transition')}",
+            markup=False,
+        )
+
+
+def _peers(instance: InstanceStatus, at: float) -> str:
+    known = (f"{peer.address} prio {peer.priority}, {_ago(at, peer.heard_at)} ago" for peer in instance.peers)
+    return _joined(known)
+
+
+def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
+    console.print()
+    state = "sorry server" if service.sorry else "serving" if service.quorum_up else "no quorum"
+    head = f"{service.protocol} {service.address}:{service.port} {service.scheduler}  "
+    style = "green" if state == "serving" else "bold red"
+    counted = f"  {service.packets} packets, {service.bytes} bytes, {service.flows} flows"
+    console.print(Text.assemble((head, "bold"), (state, style), counted))
+    table = _table("-> RemoteAddress:Port", "Forward", "Weight", "health", "since", "flows", "packets", "MAC", "why")
+    for each in service.real_servers:
+        table.add_row(
+            f"-> {each.address}:{each.port}{' (sorry)' if each.is_sorry else ''}",
+            "Route",
+            str(each.weight),
+            _health(each),
+            _ago(at, each.since_at),
+            str(each.flows),
+            str(each.packets),
+            each.mac or Text("unresolved", "bold red"),
+            each.reason,
+        )
+    console.print(table)
+
+
+def _health(server: RealServerStatus) -> Text:
+    if not server.up:
+        return Text("DOWN", "bold red")
+    if server.in_pool:
+        return Text("up", "green")
+    return Text("up, no new flows", "yellow")
+
+
+def _data_plane(console: Console, status: NodeStatus) -> None:
+    plane = status.data_plane
+    if not (status.virtual_servers or plane.links):
+        return
+    console.print()
+    links = _joined(f"{link.interface} {link.mode} ({link.program})" for link in plane.links)
+    console.print(Text.assemble(("data plane  ", "bold"), f"{links}  {_counted(plane.swaps, 'swap')}"))
+    if plane.problem:
+        console.print(Text(f"  not forwarding: {plane.problem}", "bold red"))
+    counted = ", ".join(f"{reason} {count}" for reason, count in plane.verdicts.items() if count)
+    if counted:
+        console.print(f"  packets: {counted}", markup=False)
+
+
+def _processes(console: Console, status: NodeStatus) -> None:
+    console.print()
+    for each in status.processes:
+        restarts = f", {_counted(each.restarts, 'restart')}" if each.restarts else ""
+        problem = f": {each.problem}" if each.problem else ""
+        pid = f"pid {each.pid}" if each.pid else "not running"
+        line = f"{each.name}  {pid}, for {_ago(status.at, each.since_at)}{restarts}{problem}"
+        console.print(Text(line, "bold red" if problem else ""))
+    console.print(f"MQTT  {status.mqtt}", markup=False)
+
+
+def _history(console: Console, status: NodeStatus) -> None:
+    if status.history:
+        console.print()
+        console.print(Text("history", "bold"))
+        for line in status.history:
+            console.print(f"  {line}", markup=False)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column not in ("why", "VIPs", "peer"))
+    return table
+
+
+def _put(console: Console, table: Table) -> None:
+    console.print()
+    console.print(table)
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(words) or "-"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _ago(now: float, then: float) -> str:
+    """A span for people: `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
+    span = max(0.0, now - then)
+    if span < _MINUTE:
+        return f"{span:.1f} s"
+    whole = int(span)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"

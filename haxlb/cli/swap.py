@@ -1,0 +1,22 @@
+"""`haxlb swap`: compile the forwarder anew and exchange the program that is attached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from haxlb.cli.client import ask_or_raise, runtime_dir_option
+from haxlb.daemon.control import Swap
+
+
+@click.command(short_help="Compile the forwarder anew and swap it in, without losing a packet.")
+@runtime_dir_option
+def swap(runtime_dir: Path) -> None:
+    """Compile the forwarder anew and swap it in, without losing a packet; tables and flows stay.
+
+    After an update of haxlb or of the kernel. The old program stays in force when the new one is refused.
+
+    Exit codes: 0 swapped; 1 not swapped; 69 no daemon answers; 71 it cannot be compiled here; 77 not permitted.
+    """
+    click.echo(ask_or_raise(runtime_dir, Swap()).message)

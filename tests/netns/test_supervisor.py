@@ -1,0 +1,431 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.cli.client import ask
+from haxlb.daemon.control import Answer, Failover, Resume, Show, Step, Swap
+from haxlb.linux.bpffs import unmount
+from haxlb.model.errors import Unreachable
+from haxlb.model.node import Role
+from haxlb.model.status import NodeStatus
+from tests.netns.standin import LIMIT_S, Ear, addresses, eventually
+
+pytestmark = pytest.mark.netns
+
+HAXLB = Path(sys.executable).with_name("haxlb")
+VIP = IPv4Address("10.8.0.100")
+ONE, TWO = IPv4Address("10.8.0.1"), IPv4Address("10.8.0.2")
+
+
+def configuration(
+    name: str, priority: int, *, vips: tuple[str, ...] = ("10.8.0.100/24",), servers: bool = True, unicast: str = ""
+) -> str:
+    """A director of version 3 with ten adverts a second: everything takes a tenth of the usual time."""
+    listed = "\n".join(f"        {vip}" for vip in vips)
+    service = """
+virtual_server 10.8.0.100 80 {
+    delay_loop 1
+    lb_algo wrr
+    lb_kind DR
+    protocol TCP
+    real_server 10.8.0.10 80 {
+        TCP_CHECK {
+            connect_timeout 1
+        }
+    }
+}
+"""
+    return f"""
+global_defs {{
+    router_id {name}
+}}
+vrrp_instance VI_1 {{
+    version 3
+    interface eth0
+    virtual_router_id 51
+    priority {priority}
+    advert_int 0.1
+    {unicast}
+    virtual_ipaddress {{
+{listed}
+    }}
+}}
+{service if servers else ""}
+"""
+
+
+class Director:
+    """`haxlb run` on a host."""
+
+    def __init__(self, host: Host, directory: Path, text: str, *, settings: str = "") -> None:
+        directory.mkdir()
+        self.host = host
+        self.config = directory / "keepalived.conf"
+        self.config.write_text(text)
+        self.settings = directory / "haxlb.yml"
+        if settings:
+            self.settings.write_text(settings)
+        self.runtime_dir = directory / "run"
+        self.log = directory / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def argv(self) -> list[str]:
+        return [
+            str(HAXLB),
+            "run",
+            *("-f", str(self.config)),
+            *("--settings", str(self.settings)),
+            *("--runtime-dir", str(self.runtime_dir)),
+            *("--log-level", "debug"),
+        ]
+
+    def start(self, *wrapper: str) -> Director:
+        with self.log.open("ab") as log:
+            self.process = self.host.start(*wrapper, *self.argv(), stdout=log, stderr=log)
+        return self
+
+    def refused(self, *wrapper: str) -> subprocess.CompletedProcess[str]:
+        """Start where it must not start, and wait for its end."""
+        return self.host.run(*wrapper, *self.argv(), check=False)
+
+    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(HAXLB), *words, "--runtime-dir", str(self.runtime_dir)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    def status(self) -> NodeStatus | None:
+        """None while nobody answers."""
+        try:
+            return ask(self.runtime_dir, Show()).status
+        except Unreachable:
+            return None
+
+    def role(self) -> Role | None:
+        status = self.status()
+        return status.instances[0].role if status and status.instances else None
+
+    def becomes(self, role: Role) -> None:
+        try:
+            eventually(lambda: self.role() is role, f"{self.host.name} becomes {role.value}")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{self.log.read_text()[-3000:]}") from None
+
+    def pid(self, name: str) -> int:
+        status = self.status()
+        assert status is not None
+        return next(each.pid for each in status.processes if each.name == name)
+
+    def events(self) -> list[str]:
+        lines = (line for line in self.log.read_text().splitlines() if line.startswith("{"))
+        return [json.loads(line)["event"] for line in lines]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=LIMIT_S)
+
+    def close(self) -> None:
+        self.host.kill()
+        unmount(self.runtime_dir / "bpf")
+
+
+class Site:
+    """A client with an ear, and directors."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lab = Lab("hxsv")
+        self.lab.__enter__()
+        self.directory = directory
+        self.directors: list[Director] = []
+        try:
+            self.client = self.lab.host("cl", "10.8.0.10/24")
+            self.ear = Ear(self.client.namespace)
+        except BaseException:
+            self.lab.close()
+            raise
+
+    def director(self, name: str, priority: int, **options: object) -> Director:
+        settings = str(options.pop("settings", ""))
+        number = len(self.directors) + 1
+        host = self.lab.host(name, f"10.8.0.{number}/24", director=True)
+        text = configuration(name, priority, **options)  # type: ignore[arg-type]
+        director = Director(host, self.directory / name, text, settings=settings)
+        self.directors.append(director)
+        return director
+
+    def close(self) -> None:
+        self.ear.close()
+        for director in self.directors:
+            director.close()
+        self.lab.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def has_vip(director: Director, vip: IPv4Address = VIP) -> bool:
+    return vip in addresses(director.host)
+
+
+def carries_xdp(director: Director) -> bool:
+    return "prog/xdp" in director.host.run("ip", "link", "show", "eth0").stdout
+
+
+def test_one_director_from_start_to_stop(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    assert has_vip(one)
+    assert carries_xdp(one)
+
+    shown = one.cli("show", "--json")
+    assert shown.returncode == 0
+    status = json.loads(shown.stdout)
+    assert status["schema"] == "haxlb.status/1"
+    assert status["node"] == "lb1"
+    assert status["instances"][0]["role"] == "MASTER"
+    assert status["data_plane"]["links"][0]["mode"] == "native"
+    assert [process["name"] for process in status["processes"]] == ["checker", "speaker"]
+    assert one.cli("show", "-Ln").stdout.splitlines()[3] == "TCP  10.8.0.100:80 wrr"
+    assert "VI_1 (VRID 51, v3)" in one.cli("show").stdout
+
+    second = one.refused()
+    assert second.returncode == 71
+    assert len(second.stderr.splitlines()) == 1
+    assert f"pid {one.process.pid}" in second.stderr
+    assert "--runtime-dir" in second.stderr
+
+    pids = {"supervisor": one.process.pid, **{name: one.pid(name) for name in ("speaker", "checker")}}
+    pss_mb = {name: pss_kb(pid) / 1024 for name, pid in pids.items()}
+    assert pss_mb["supervisor"] < 45, pss_mb
+    assert sum(pss_mb.values()) < 150, pss_mb
+    for pid in pids.values():
+        assert "LLVM" not in Path(f"/proc/{pid}/maps").read_text()
+
+    before_ns = time.time_ns()
+    assert one.stop() == 0
+    assert not has_vip(one)
+    assert len(site.ear.adverts_of(ONE, 0, since_ns=before_ns)) == 1
+    assert carries_xdp(one), "what is still on its way here must be forwarded"
+    assert one.cli("show").returncode == 69
+    assert not (one.runtime_dir / "control.sock").exists()
+
+
+def test_a_killed_speaker_leaves_no_address_and_comes_back(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    pid = one.pid("speaker")
+    killed_ns = time.time_ns()
+    os.kill(pid, signal.SIGKILL)
+    farewell = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
+    assert (farewell[0].at_ns - killed_ns) / 1e6 < 500
+    eventually(lambda: "process_died" in one.events(), "the death is in the log")
+    one.becomes(Role.MASTER)
+    assert one.pid("speaker") != pid
+    status = one.status()
+    assert [each.restarts for each in status.processes if each.name == "speaker"] == [1]
+    assert any("was killed by signal 9" in line and "MASTER -> INIT" in line for line in status.history)
+
+
+def test_swap_and_a_killed_checker_do_not_touch_the_data_plane(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    assert ask(one.runtime_dir, Swap()).ok
+    assert one.status().data_plane.swaps == 1
+    assert carries_xdp(one)
+    pid = one.pid("checker")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: one.pid("checker") not in (0, pid), "it is started again")
+    assert carries_xdp(one)
+    assert one.role() is Role.MASTER
+
+
+def test_reload_takes_what_changed_and_refuses_what_is_bad(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    text = one.config.read_text()
+
+    one.config.write_text(text.replace("interface eth0", "interface eth7"))
+    refused = one.cli("reload")
+    assert refused.returncode == 4
+    assert "eth7" in refused.stderr
+    assert "^^^^" in refused.stderr
+    assert one.status().config_problem
+    as_object = json.loads(one.cli("reload", "--json").stdout)
+    assert (as_object["ok"], as_object["diagnostics"][0]["code"]) == (False, "no-such-interface")
+    assert one.role() is Role.MASTER
+
+    one.config.write_text(text)
+    before_ns = time.time_ns()
+    done = one.cli("reload")
+    assert (done.returncode, done.stdout) == (0, "reloaded: nothing has changed\n")
+    assert one.status().config_problem == ""
+    assert site.ear.garps(VIP, before_ns) == []
+
+    one.config.write_text(configuration("lb1", 150, vips=("10.8.0.100/24", "10.8.0.101/24")))
+    assert one.cli("reload").returncode == 0
+    assert has_vip(one, IPv4Address("10.8.0.101"))
+    assert has_vip(one)
+
+    one.config.write_text(text)
+    one.process.send_signal(signal.SIGHUP)
+    eventually(lambda: not has_vip(one, IPv4Address("10.8.0.101")), "SIGHUP reloads")
+    assert one.role() is Role.MASTER
+
+
+def test_the_first_virtual_server_comes_by_reload(site):
+    one = site.director("lb1", 150, servers=False).start()
+    one.becomes(Role.MASTER)
+    assert not carries_xdp(one)
+    one.config.write_text(configuration("lb1", 150))
+    assert one.cli("reload").returncode == 0
+    eventually(lambda: carries_xdp(one), "the forwarder is attached")
+    one.config.write_text(configuration("lb1", 150, servers=False))
+    assert one.cli("reload").returncode == 0
+    eventually(lambda: not carries_xdp(one), "and detached when the last virtual server goes")
+
+
+def fail_over(director: Director, *, force: bool = False) -> tuple[Answer, list[Step]]:
+    steps: list[Step] = []
+    return ask(director.runtime_dir, Failover(force=force), steps.append), steps
+
+
+@pytest.mark.parametrize("unicast", [False, True], ids=["multicast", "unicast"])
+def test_a_planned_hand_over_and_back(site, unicast):
+    peers = ("unicast_peer {\n 10.8.0.2\n}", "unicast_peer {\n 10.8.0.1\n}") if unicast else ("", "")
+    one = site.director("lb1", 150, unicast=peers[0]).start()
+    one.becomes(Role.MASTER)
+    # Started after the MASTER: it has never said a word when it is asked to take over.
+    two = site.director("lb2", 100, unicast=peers[1]).start()
+    eventually(lambda: (status := two.status()) and status.instances and status.instances[0].peers, "it hears lb1")
+    done = one.cli("failover")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[2] for line in done.stdout.splitlines()[:4]] == ["check:", "peer:", "hand_over:", "take_over:"]
+    assert ("answers ARP" if unicast else "listens to VRRP") in done.stdout
+    two.becomes(Role.MASTER)
+    assert (has_vip(one), has_vip(two)) == (False, True)
+    # Its priority is higher, and it stays BACKUP: five master_down_intervals are enough to see it.
+    for _ in range(20):
+        assert one.status().instances[0].yielded
+        time.sleep(0.1)
+    assert one.role() is Role.BACKUP
+    assert ask(one.runtime_dir, Resume()).ok
+    one.becomes(Role.MASTER)
+    two.becomes(Role.BACKUP)
+
+
+def test_alone_a_hand_over_is_refused_and_by_force_taken_back(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    before_ns = time.time_ns()
+    refused = one.cli("failover")
+    assert refused.returncode == 1
+    assert "--force" in refused.stderr
+    assert site.ear.adverts_of(ONE, 0, since_ns=before_ns) == []
+    answer, steps = fail_over(one, force=True)
+    assert (answer.ok, answer.exit_code) == (False, 1)
+    assert [step.step for step in steps] == ["check", "peer", "hand_over", "take_over", "take_back"]
+    assert one.role() is Role.MASTER
+    assert has_vip(one)
+
+
+def test_an_answering_host_without_vrrp_does_not_get_the_address(site):
+    """ARP is weak evidence: what comes of it is seen, and undone."""
+    one = site.director("lb1", 150, unicast="unicast_peer {\n 10.8.0.10\n}").start()
+    one.becomes(Role.MASTER)
+    answer, steps = fail_over(one)
+    assert not answer.ok
+    assert steps[1].ok
+    assert steps[-1].step == "take_back"
+    assert one.role() is Role.MASTER
+
+
+def test_without_capabilities_it_is_refused_in_one_line(site):
+    one = site.director("lb1", 150)
+    refused = one.refused("setpriv", "--bounding-set", "-net_admin,-net_raw", "--inh-caps", "-net_admin,-net_raw")
+    assert refused.returncode == 77
+    assert refused.stderr.startswith("haxlb: haxlb run lacks CAP_NET_ADMIN and CAP_NET_RAW (")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_without_bcc_it_is_refused_and_runs_nothing(site, tmp_path):
+    one = site.director("lb1", 150)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    script = 'mount --bind "$1" /usr/lib/python3/dist-packages/bcc && shift && exec "$@"'
+    refused = one.refused("unshare", "--mount", "sh", "-c", script, "sh", str(empty))
+    assert refused.returncode == 71
+    last = refused.stderr.splitlines()[-1]
+    assert last.startswith("haxlb: ")
+    assert "python3-bpfcc" in last
+    assert "Traceback" not in refused.stderr
+    assert not has_vip(one)
+
+
+def test_a_killed_supervisor_takes_the_speaker_along_and_can_be_started_again(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    before_ns = time.time_ns()
+    one.process.kill()
+    eventually(lambda: not has_vip(one), "the speaker hands over")
+    assert site.ear.adverts_of(ONE, 0, since_ns=before_ns)
+    eventually(lambda: not one.host.pids(), "no process is left")
+    assert carries_xdp(one)
+    one.process.wait(timeout=LIMIT_S)
+    one.start()
+    one.becomes(Role.MASTER)
+
+
+def test_a_host_that_answers_for_our_address_raises_an_alarm(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    site.client.run("ip", "address", "add", f"{VIP}/32", "dev", "eth0")
+    alarms = eventually(lambda: one.status().alarms, "the alarm")
+    assert [alarm.key for alarm in alarms] == [f"vip-conflict/{VIP}"]
+    assert site.client.mac() in alarms[0].summary
+    assert "ALARM vip-conflict" in one.cli("show").stdout
+    assert one.role() is Role.MASTER
+
+
+@pytest.mark.skipif(shutil.which("mosquitto") is None, reason="needs mosquitto (apt)")
+def test_mqtt_says_master_and_the_last_will_says_offline(site, tmp_path):
+    broker = tmp_path / "mosquitto.conf"
+    broker.write_text("listener 1883 0.0.0.0\nallow_anonymous true\npersistence false\nlog_dest none\n")
+    site.client.start("mosquitto", "-c", str(broker))
+    settings = "mqtt:\n  host: 10.8.0.10\n  site: test\n  keepalive_s: 1\n"
+    one = site.director("lb1", 150, settings=settings).start()
+    one.becomes(Role.MASTER)
+    eventually(lambda: one.status().mqtt == "connected", "connected")
+
+    def held(topic: str) -> str:
+        listen = ("mosquitto_sub", "-h", "127.0.0.1", "-t", topic, "-C", "1", "-W", "1")
+        return site.client.run(*listen, check=False).stdout.strip()
+
+    eventually(lambda: held("haxlb/test/lb1/vrrp/VI_1/state") == "MASTER", "the role")
+    assert held("haxlb/test/lb1/availability") == "online"
+    assert json.loads(held("haxlb/test/vrrp/51/claims/lb1"))["master"] is True
+    state = json.loads(eventually(lambda: held("haxlb/test/lb1/state"), "the snapshot"))
+    assert state["expires_at"] > time.time()
+    one.process.kill()
+    eventually(lambda: held("haxlb/test/lb1/availability") == "offline", "the last will")
+
+
+def pss_kb(pid: int) -> int:
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in rollup if line.startswith("Pss:"))
