@@ -30,7 +30,7 @@ _WORDS = {
     errno.ENETUNREACH: "no route to the network",
     errno.ETIMEDOUT: "connection timed out",
 }
-OUR_LACK = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN)
+OUR_LACK = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 """This host is out of file descriptors, memory or local ports: that says nothing about the server."""
 
 T = TypeVar("T")

@@ -128,7 +128,8 @@ class Check:
     bind_address: IPv4Address | None = None
     bind_port: int = 0
     connect_timeout_us: int = 5 * SECOND_US
-    """Total deadline of one probe (keepalived: of the connect and of each read; see docs/reference/health.md)."""
+    """Total deadline of a TCP_CHECK, or of each url from connect to last byte (keepalived: of the connect and of each
+    read; see docs/reference/health.md)."""
     delay_loop_us: int = 60 * SECOND_US
     """Pause from the end of a probe to the next one."""
     warmup_us: int | None = None

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from haxlb.health.outcome import Finding, Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
 from haxlb.linux.probing import Prober
-from haxlb.linux.probing_http import BODY_LIMIT
+from haxlb.linux.probing_http import BODY_LIMIT, Progress, fetch
 from haxlb.model.node import Check, CheckKind, HttpUrl
 
 LOOPBACK = IPv4Address("127.0.0.1")
@@ -336,6 +338,49 @@ def test_broken_answers_fail_with_what_is_wrong(behave: Behaviour, begins: str) 
     assert outcome.finding is Finding.FAILED
     assert outcome.reason.startswith(begins)
     assert len(outcome.reason) > len(begins)
+
+
+class Said:
+    """A stream that says what it was given, then ends."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self.chunks = [each for each in chunks if each]
+
+    async def send(self, data: bytes) -> None:
+        assert data.endswith(b"\r\n\r\n")
+
+    async def receive(self) -> bytes:
+        return self.chunks.pop(0) if self.chunks else b""
+
+    def close(self) -> None:
+        pass
+
+
+PIECES = [
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.0 503\r\n",
+    b"Content-Length: 5\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"\r\n",
+]
+PIECES += [
+    b"5\r\nabcde\r\n0\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    b"\n\n",
+    b"\0",
+]
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40)), max_size=12), st.sampled_from(["1.0", "1.1"])
+)
+def test_whatever_comes_is_an_outcome(chunks: list[bytes], version: str) -> None:
+    url = HttpUrl(path="/", digest=MD5)
+    check = http(80, url, http_protocol=version)
+    outcome = asyncio.run(fetch(Said(chunks), check, url, Progress()))
+    assert outcome.finding is Finding.FAILED, "the digest never matches"
+    assert outcome.reason
 
 
 def test_a_reset_is_named() -> None:
