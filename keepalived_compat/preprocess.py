@@ -61,7 +61,9 @@ class Preprocessor:
         physical = self._decoded(path, content)
         self._sources.add(str(path), physical)
         for line in self._outside_definitions(path, physical):
-            if line.text[0] in "~i" or "$" in line.text:
+            if line.text[0] == "~" and _SEQUENCE.match(line.text):
+                self._refuse_sequence(line)
+            elif line.text[0] in "~i" or "$" in line.text:
                 for each in self._definitions.expand(line, path.parent):
                     yield from self._included_or_kept(each, path)
             else:
@@ -171,12 +173,7 @@ class Preprocessor:
     def _included_or_kept(self, line: Line, path: Path) -> Iterator[Line]:
         text = line.text
         if text.startswith("~") and _SEQUENCE.match(text):
-            self._complaints.error(
-                "not-supported-yet",
-                line.span(0, len(text)),
-                f"{text[1:4]} generates configuration lines, which is not supported yet: what it would make is missing",
-                "write the lines out",
-            )
+            self._refuse_sequence(line)
             return
         found = _INCLUDE.match(text) if text.startswith("include") else None
         if found is None:
@@ -190,6 +187,14 @@ class Preprocessor:
             )
             return
         yield from self._include(pattern, where, path, strict=bool(found["kind"]))
+
+    def _refuse_sequence(self, line: Line) -> None:
+        self._complaints.error(
+            "not-supported-yet",
+            line.span(0, len(line.text)),
+            f"{line.text[:4]} generates configuration lines, which is not supported yet: what it would make is missing",
+            "write the lines out",
+        )
 
     def _include(self, pattern: str, where: Span, path: Path, *, strict: bool) -> Iterator[Line]:
         complain = self._complaints.fatal if strict else self._complaints.error

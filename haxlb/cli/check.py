@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -75,6 +76,9 @@ def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _print(path: Path, diagnostics: tuple[Diagnostic, ...], loaded: Loaded) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Source lines hold any character; a terminal that has not all of them gets escapes, not a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for each in diagnostics:
         click.echo(as_text(each, loaded.sources, colour=colour), color=colour)

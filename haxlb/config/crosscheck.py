@@ -58,21 +58,29 @@ def check_vips(instances: Iterable[PlacedInstance], complaints: Complaints) -> N
 
 def check_interfaces(instances: Iterable[PlacedInstance], existing: frozenset[str], complaints: Complaints) -> None:
     """Every interface exists on this host."""
-    names = ", ".join(sorted(existing)[:_SHOWN]) + (", …" if len(existing) > _SHOWN else "")
     for each in instances:
         places = {each.instance.interface: each.interface}
         for vip, where in each.vips:
             places.setdefault(vip.interface, where)
         for interface, where in places.items():
-            if interface not in existing:
-                near = nearest(interface, existing)
-                meant = f"did you mean `{near}`? " if near else ""
-                complaints.fatal(
-                    "no-such-interface",
-                    where,
-                    f"interface {interface} of {each.instance.name} does not exist on this host",
-                    f"{meant}this host has: {names}",
-                )
+            check_interface(interface, each.instance.name, where, existing=existing, complaints=complaints)
+
+
+def check_interface(
+    interface: str, owner: str, where: Span, *, existing: frozenset[str], complaints: Complaints
+) -> None:
+    """This interface exists on this host."""
+    if interface in existing:
+        return
+    near = nearest(interface, existing)
+    meant = f"did you mean `{near}`? " if near else ""
+    names = ", ".join(sorted(existing)[:_SHOWN]) + (", …" if len(existing) > _SHOWN else "")
+    complaints.fatal(
+        "no-such-interface",
+        where,
+        f"interface {interface} of {owner} does not exist on this host",
+        f"{meant}this host has: {names}",
+    )
 
 
 _SHOWN = 12

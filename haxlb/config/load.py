@@ -47,7 +47,9 @@ def load(
     complaints = reading.complaints
     config = _node_config(reading.root, node, interfaces, complaints)
     if settings is not None:
-        given = read_settings(settings, complaints=complaints, sources=reading.sources, reader=reader)
+        given = read_settings(
+            settings, complaints=complaints, sources=reading.sources, interfaces=interfaces, reader=reader
+        )
         config = NodeConfig(
             node=config.node,
             instances=config.instances,

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from haxlb.config.crosscheck import check_interface
 from haxlb.model.node import ForwardingSettings, MqttSettings
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import did_you_mean
@@ -31,14 +32,27 @@ class Settings:
     forwarding: ForwardingSettings = field(default_factory=ForwardingSettings)
 
 
-def read_settings(path: Path, *, complaints: Complaints, sources: Sources, reader: Reader | None = None) -> Settings:
-    """Read haxlb.yml. A file that is not there means the defaults; whatever is wrong is a fatal complaint."""
-    return _SettingsReader(path, complaints, sources, reader or DiskReader()).read()
+def read_settings(
+    path: Path,
+    *,
+    complaints: Complaints,
+    sources: Sources,
+    interfaces: frozenset[str] | None = None,
+    reader: Reader | None = None,
+) -> Settings:
+    """Read haxlb.yml. A file that is not there means the defaults; whatever is wrong is a fatal complaint.
+
+    `interfaces` are those that exist on this host; None = it is not looked at.
+    """
+    return _SettingsReader(path, complaints, sources, interfaces, reader or DiskReader()).read()
 
 
 class _SettingsReader:
-    def __init__(self, path: Path, complaints: Complaints, sources: Sources, reader: Reader) -> None:
+    def __init__(
+        self, path: Path, complaints: Complaints, sources: Sources, interfaces: frozenset[str] | None, reader: Reader
+    ) -> None:
         self._path = path
+        self._interfaces = interfaces
         self._complaints = complaints
         self._sources = sources
         self._reader = reader
@@ -178,6 +192,14 @@ class _SettingsReader:
         if found is None:
             return default
         take = _Values(found, "forwarding", self._complaints, self._place)
+        listed = found.get("interfaces")
+        if self._interfaces is not None and isinstance(listed, yaml.SequenceNode):
+            for each in listed.value:
+                if isinstance(each, yaml.ScalarNode):
+                    place = self._place(each)
+                    check_interface(
+                        each.value, "forwarding", place, existing=self._interfaces, complaints=self._complaints
+                    )
         return ForwardingSettings(
             interfaces=take.texts("interfaces"),
             mode=take.choice("mode", default.mode, _MODES),

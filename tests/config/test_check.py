@@ -112,3 +112,11 @@ def test_wrong_usage(run, arguments):
 def test_help_names_the_exit_codes():
     text = CliRunner().invoke(check, ["--help"]).output
     assert "Exit codes" in text
+
+
+def test_a_terminal_that_lacks_characters(tmp_path):
+    path = tmp_path / "keepalived.conf"
+    path.write_text("wörd # 组\n")
+    result = CliRunner(charset="latin-1").invoke(check, ["-f", str(path), "--no-interfaces"])
+    assert result.exit_code == 5
+    assert "wörd # \\u7ec4" in result.output

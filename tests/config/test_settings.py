@@ -90,3 +90,12 @@ def test_a_password_is_never_shown(loading):
     loaded = loading("", settings="mqtt: {host: x, password: hunter2, prt: 1}\n")
     (found,) = loaded.diagnostics
     assert "hunter2" not in loaded.sources.line(found.span.file, 1)
+
+
+def test_interfaces_must_exist(loading):
+    text = "forwarding: {interfaces: [eth0, eht1]}\n"
+    assert loading("", settings=text).diagnostics == ()
+    loaded = loading("", settings=text, interfaces=frozenset({"eth0", "eth1"}))
+    (found,) = loaded.diagnostics
+    assert (found.code, found.span[1:]) == ("no-such-interface", (1, 33, 37))
+    assert found.hint.startswith("did you mean `eth1`?")

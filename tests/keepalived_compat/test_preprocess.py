@@ -80,7 +80,7 @@ class TestDefinitions:
         assert only_instance(read).value("interface") == "eth0"
 
     def test_sequences_are_refused_by_name(self, reading, found):
-        assert found(reading("~SEQ(n, 1, 3) vrrp_instance $n {\n}\n"))[0][:2] == ("error", "not-supported-yet")
+        assert found(reading("~LST(n, 1, 3) $n\n")) == [("error", "not-supported-yet", 1, 1, 17)]
 
 
 class TestIncludes:
