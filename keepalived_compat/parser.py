@@ -154,7 +154,7 @@ class Parser:
         inner = unclosed[-1].owner
         if inner is None:
             return
-        names = " and ".join(f"`{each.owner.title()}`" for each in reversed(unclosed) if each.owner)
+        names = " and ".join(f"`{each.owner.title()}`" for each in unclosed[: -_SHOWN - 1 : -1] if each.owner)
         self._complaints.fatal(
             "missing-brace",
             inner.keyword,
