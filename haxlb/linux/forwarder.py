@@ -12,7 +12,7 @@ import errno
 import mmap
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +50,6 @@ class Forwarder:
         self._maps = Maps.open(directory)
         self._actual: Actual | None = None
         self._rings_are_quiet = False
-        self._own_macs: dict[int, str] = {}
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
@@ -62,7 +61,7 @@ class Forwarder:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
         if self._actual is None:
             self._actual = self._read()
-        self._note_own_macs()
+        self._note_own_macs(int(pin.name) for pin in self._links())
         planned = plan(wanted, self._actual)
         # Until all steps are done what the maps say is known to the maps alone.
         self._actual = None
@@ -148,8 +147,7 @@ class Forwarder:
         indices = {interface: xdp.interface_index(interface) for interface in interfaces}
         with closing(bpf.obj_get(Path(program))) as fd:
             # The MACs first: a program that does not know its own passes everything.
-            self._own_macs = dict.fromkeys(indices.values(), "")
-            self._note_own_macs()
+            self._note_own_macs(indices.values())
             for interface, index in indices.items():
                 self._attach(fd, interface, index, mode)
         for pin in self._links():
@@ -248,12 +246,16 @@ class Forwarder:
         # By index: a name may hold a dot (eth0.100), which bpffs does not take.
         return self._directory / "links" / str(index)
 
-    def _note_own_macs(self) -> None:
-        for index, noted in self._own_macs.items():
-            mac = xdp.attachment(index).mac
-            if mac != noted:
-                self._maps.write("interfaces", layout.INDEX.pack(index), layout.pack_own_mac(mac))
-                self._own_macs[index] = mac
+    def _note_own_macs(self, indices: Iterable[int]) -> None:
+        """Tell the program what frames on these interfaces must be addressed to, as far as it is not so already."""
+        for index in indices:
+            key = layout.INDEX.pack(index)
+            try:
+                mac = layout.pack_own_mac(xdp.attachment(index).mac)
+            except BpfError:
+                continue  # the interface is gone, and its link with it
+            if self._maps.read("interfaces", key) != mac:
+                self._maps.write("interfaces", key, mac)
 
 
 def _program_name(identity: int) -> str:

@@ -33,6 +33,7 @@ async def compile_forwarder(
     """
     command = (
         python,
+        "-P",  # as root, never import what lies in the current directory
         "-m",
         "haxlb.linux.compiler",
         f"--directory={directory}",
