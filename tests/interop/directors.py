@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import signal
-from dataclasses import dataclass, replace
+import subprocess
+import sys
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lab import Host
 
-from haxlb.daemon.messages import Stop
-from haxlb.model.facts import AdvertRejected
-from haxlb.model.node import GarpConfig, VrrpInstance
-from tests.netns.standin import SpeakerHandle, vip
+from tests.netns.standin import eventually
 
 VIP = IPv4Address("10.9.0.100")
 ADDRESSES = {"d1": IPv4Address("10.9.0.1"), "d2": IPv4Address("10.9.0.2")}
 PASSWORD = "s3cr3t"
+HAXLB = Path(sys.executable).with_name("haxlb")
 _COMPLAINTS = ("mismatch", "nvalid", "checksum", "bogus", "expected", "rror", "differ")
 """Words in keepalived's log that mean that it did not like what it heard."""
 
@@ -74,23 +75,6 @@ class Settings:
         lines += [f"    virtual_ipaddress {{\n        {VIP}/32\n    }}", "}"]
         return "\n".join(lines) + "\n"
 
-    def instance(self) -> VrrpInstance:
-        instance = VrrpInstance(
-            name="VI_1",
-            interface="eth0",
-            vrid=51,
-            priority=self.priority,
-            version=self.version,
-            advert_interval_us=self.advert_interval_us,
-            nopreempt=self.nopreempt,
-            auth_pass=PASSWORD if self.version == 2 else None,
-            vips=(vip(str(VIP)),),
-            garp=GarpConfig(master_delay_us=1_000_000),
-        )
-        if self.unicast:
-            return replace(instance, source=ADDRESSES[self.name], peers=(self.peer,))
-        return instance
-
 
 class Director(Protocol):
     """A VRRP implementation on one host."""
@@ -100,7 +84,8 @@ class Director(Protocol):
     late_ms: float
     """How much later than the theory it may take over while the machine is busy with the other pairs."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Start, and wait until it is BACKUP."""
 
     def stop(self) -> None:
         """In order, and wait for the end."""
@@ -111,8 +96,30 @@ class Director(Protocol):
     def complaints(self) -> list[str]:
         """What it did not like about its peer's messages."""
 
-    def close(self) -> None:
-        """Release what the test holds of it; its processes end with the lab."""
+
+def power_failure(host: Host) -> None:
+    """Link and processes gone, and what the kernel of a host without power does not keep either."""
+    host.power_off()
+    host.run("ip", "address", "del", f"{VIP}/32", "dev", "eth0", check=False)
+
+
+class Log:
+    """A daemon's log file, to wait for what is said after a start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def text(self, offset: int = 0) -> str:
+        return self.path.read_bytes()[offset:].decode(errors="replace")
+
+    def start(self, host: Host, *argv: str, until: str) -> subprocess.Popen[Any]:
+        """Start a daemon that logs here, and wait until it has said this."""
+        offset = len(self.path.read_bytes())
+        with self.path.open("ab") as stream:
+            process = host.start(*argv, stdout=stream, stderr=stream)
+        eventually(lambda: until in self.text(offset), f"{until!r} in {self.path}", 30)
+        return process
 
 
 class Keepalived:
@@ -124,7 +131,7 @@ class Keepalived:
         self.host = host
         self.settings = settings
         self._directory = directory
-        self._log = directory / f"{settings.name}.log"
+        self._log = Log(directory / f"{settings.name}.log")
 
     def start(self) -> None:
         files = {each: self._directory / f"{self.settings.name}.{each}" for each in ("conf", "pid", "vrrp", "check")}
@@ -132,57 +139,54 @@ class Keepalived:
         # SIGKILL leaves pid files behind, and keepalived takes them for a running daemon's.
         for each in ("pid", "vrrp", "check"):
             files[each].unlink(missing_ok=True)
-        with self._log.open("ab") as log:
-            self._process = self.host.start(
-                *("keepalived", "--dont-fork", "--log-console", "--log-detail", "--no-syslog", "--vrrp"),
-                *("-f", str(files["conf"]), "-p", str(files["pid"]), "-r", str(files["vrrp"])),
-                *("-c", str(files["check"])),
-                stdout=log,
-                stderr=log,
-            )
+        self._process = self._log.start(
+            self.host,
+            *("keepalived", "--dont-fork", "--log-console", "--log-detail", "--no-syslog", "--vrrp"),
+            *("-f", str(files["conf"]), "-p", str(files["pid"]), "-r", str(files["vrrp"]), "-c", str(files["check"])),
+            until="Entering BACKUP STATE (init)",
+        )
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout=15)
 
     def crash(self) -> None:
-        self.host.power_off()
+        power_failure(self.host)
 
     def complaints(self) -> list[str]:
-        lines = self._log.read_text(errors="replace").splitlines()
+        lines = self._log.text().splitlines()
         return [line for line in lines if any(word in line for word in _COMPLAINTS)]
 
-    def close(self) -> None:
-        return
 
-
-class HaxlbSpeaker:
-    """haxlb's speaker process, the supervisor being the test."""
+class Haxlb:
+    """`haxlb run`, given the very same file."""
 
     late_ms = 50.0
 
     def __init__(self, host: Host, settings: Settings, directory: Path) -> None:
-        del directory
         self.host = host
         self.settings = settings
-        self._speakers: list[SpeakerHandle] = []
+        self._config = directory / f"{settings.name}.conf"
+        self._log = Log(directory / f"{settings.name}.log")
+        self._options = (
+            *("-f", str(self._config), "--runtime-dir", str(directory / f"{settings.name}.run")),
+            *("--settings", str(directory / "absent.yml"), "--log-format", "json"),
+        )
 
     def start(self) -> None:
-        self._speakers.append(SpeakerHandle(self.host))
-        assert self._speakers[-1].configure(self.settings.instance()) == ""
+        self._config.write_text(self.settings.keepalived_conf())
+        self._process = self._log.start(self.host, str(HAXLB), "run", *self._options, until='"to": "BACKUP"')
 
     def stop(self) -> None:
-        self._speakers[-1].send(Stop(reason="test"))
-        self._speakers[-1].process.wait(timeout=15)
-        self._speakers[-1].close()
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(timeout=15) == 0
 
     def crash(self) -> None:
-        self.host.power_off()
-        self._speakers[-1].close()
+        power_failure(self.host)
 
     def complaints(self) -> list[str]:
-        return [str(fact) for each in self._speakers for fact in each.facts(AdvertRejected)]
-
-    def close(self) -> None:
-        for each in self._speakers:
-            each.close()
+        lines = self._log.text().splitlines()
+        # All that is logged is JSON; anything else is somebody's complaint on stderr.
+        return [
+            line for line in lines if not line.startswith("{") or json.loads(line)["level"] not in {"debug", "info"}
+        ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lab import Lab
 
-from tests.interop.directors import ADDRESSES, VIP, Director, HaxlbSpeaker, Keepalived, Settings
+from tests.interop.directors import ADDRESSES, VIP, Director, Haxlb, Keepalived, Settings
 from tests.netns.standin import Ear, addresses, eventually
 
 pytestmark = pytest.mark.interop
@@ -49,7 +49,7 @@ class Story:
         self._lab = lab
         host1, host2 = lab.host("d1", f"{ADDRESSES['d1']}/24"), lab.host("d2", f"{ADDRESSES['d2']}/24")
         client = lab.host("cl", "10.9.0.10/24")
-        parts = {"haxlb": HaxlbSpeaker, "keepalived": Keepalived}
+        parts = {"haxlb": Haxlb, "keepalived": Keepalived}
         second = "keepalived" if pair.first == "haxlb" else "haxlb"
         settings = Settings(name="d1", version=pair.version, unicast=pair.unicast, priority=150)
         self.first: Director = parts[pair.first](host1, settings, directory)
@@ -62,8 +62,6 @@ class Story:
         finally:
             for ear in self.ears.values():
                 ear.close()
-            self.first.close()
-            self.second.close()
 
     def _run(self) -> None:
         first, second = self.first, self.second
