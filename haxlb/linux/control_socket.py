@@ -30,13 +30,33 @@ _UCRED = struct.Struct("=iII")
 Command = Callable[[Request, Callable[[Step], None]], Awaitable[Answer]]
 
 
+def _uid(client: socket.socket) -> int:
+    """Who has connected, by the kernel's word (unix(7), SO_PEERCRED)."""
+    _, uid, _ = _UCRED.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(uid)
+
+
 class ControlSocket:
     """Serves `command` to clients; `open` before use."""
 
-    def __init__(self, runtime_dir: Path, command: Command, log: Log) -> None:
+    def __init__(
+        self,
+        runtime_dir: Path,
+        command: Command,
+        log: Log,
+        *,
+        uid_of: Callable[[socket.socket], int] = _uid,
+        most_clients: int = MOST_CLIENTS,
+        unread_limit: int = UNREAD_LIMIT,
+        write_patience_s: float = WRITE_PATIENCE_S,
+    ) -> None:
         self._path = runtime_dir / NAME
         self._command = command
         self._log = log
+        self._uid_of = uid_of
+        self._most_clients = most_clients
+        self._unread_limit = unread_limit
+        self._write_patience_s = write_patience_s
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
         self._running: set[asyncio.Task[Answer]] = set()
@@ -72,7 +92,7 @@ class ControlSocket:
             self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.transport.set_write_buffer_limits(high=UNREAD_LIMIT)
+        writer.transport.set_write_buffer_limits(high=self._unread_limit)
         self._clients.add(writer)
         try:
             problem = self._why_not(writer)
@@ -86,16 +106,15 @@ class ControlSocket:
         finally:
             writer.close()
             try:
-                await asyncio.wait_for(writer.wait_closed(), WRITE_PATIENCE_S)
+                await asyncio.wait_for(writer.wait_closed(), self._write_patience_s)
             except (OSError, TimeoutError):  # what it has not read by now, it will not
                 writer.transport.abort()
             self._clients.discard(writer)
 
     def _why_not(self, writer: asyncio.StreamWriter) -> HostError | None:
-        if len(self._clients) > MOST_CLIENTS:
+        if len(self._clients) > self._most_clients:
             return HostError("too many clients", remedy="end some of them")
-        peer: socket.socket = writer.get_extra_info("socket")
-        _, uid, _ = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        uid = self._uid_of(writer.get_extra_info("socket"))
         if uid in (0, os.geteuid()):
             return None
         self._log("warning", "client_refused", uid=uid)
@@ -130,4 +149,4 @@ class ControlSocket:
 
     async def _put(self, writer: asyncio.StreamWriter, reply: Reply) -> None:
         writer.write(encode(reply))
-        await asyncio.wait_for(writer.drain(), WRITE_PATIENCE_S)
+        await asyncio.wait_for(writer.drain(), self._write_patience_s)

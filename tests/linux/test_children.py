@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from haxlb.daemon.messages import AskStatus, Logged, Stop
+from haxlb.linux.children import Children
+from haxlb.linux.instance_lock import InstanceLock
+from haxlb.model.errors import HostError
+
+ECHO = """
+import argparse, asyncio, os, sys
+from haxlb.daemon.messages import AskStatus, Logged, Stop
+from haxlb.linux.pipe import Pipe
+
+async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fd", type=int)
+    pipe = Pipe(parser.parse_args().fd)
+    pipe.log("info", "hello", pid=os.getpid())
+    async for message in pipe:
+        if isinstance(message, AskStatus) and message.ticket == 13:
+            os.write(pipe._socket.fileno(), b"not a message\\n")
+        elif isinstance(message, AskStatus):
+            for number in range(message.ticket):
+                pipe.log("info", "last_words", number=number)
+            await pipe.drained(5)
+            os._exit(7)
+        elif isinstance(message, Stop):
+            return
+    sys.exit(9)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    (tmp_path / "hx_echo_child.py").write_text(ECHO)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    return {"speaker": "hx_echo_child", "checker": "hx_echo_child"}
+
+
+class World:
+    def __init__(self, modules: dict[str, str]) -> None:
+        self.said: list[tuple[str, object]] = []
+        self.malformed: list[str] = []
+        self.exits: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.heard = asyncio.Event()
+        self.children = Children(
+            on_message=self._hear,
+            on_exit=lambda name, code: self.exits.put_nowait((name, code)),
+            on_malformed=lambda name, _: self.malformed.append(name),
+            modules=modules,
+        )
+
+    def _hear(self, name: str, message: object) -> None:
+        self.said.append((name, message))
+        self.heard.set()
+
+    async def hello(self) -> None:
+        await self.heard.wait()
+
+    async def exit(self) -> tuple[str, int]:
+        return await asyncio.wait_for(self.exits.get(), 10)
+
+
+def test_a_child_is_started_told_and_its_orderly_end_is_seen(modules):
+    async def scene():
+        world = World(modules)
+        pid = world.children.start("speaker")
+        await world.hello()
+        assert world.said == [("speaker", Logged(level="info", event="hello", fields={"pid": str(pid)}))]
+        world.children.send("speaker", Stop())
+        assert await world.exit() == ("speaker", 0)
+        world.children.send("speaker", Stop())  # nobody is there: nothing happens
+
+    asyncio.run(scene())
+
+
+def test_the_last_words_of_a_dead_child_come_before_its_death(modules):
+    async def scene():
+        world = World(modules)
+        world.children.start("checker")
+        await world.hello()
+        world.children.send("checker", AskStatus(ticket=1000))
+        assert await world.exit() == ("checker", 7)
+        assert sum(message.event == "last_words" for _, message in world.said) == 1000
+
+    asyncio.run(scene())
+
+
+def test_a_killed_child_is_known_by_its_signal_and_may_be_started_again(modules):
+    async def scene():
+        world = World(modules)
+        first = world.children.start("speaker")
+        await world.hello()
+        world.children.kill("speaker")
+        assert await world.exit() == ("speaker", -signal.SIGKILL)
+        world.heard.clear()
+        assert world.children.start("speaker") != first
+        await world.hello()
+        world.children.kill("speaker")
+        await world.exit()
+
+    asyncio.run(scene())
+
+
+def test_a_malformed_line_is_reported_and_the_child_is_heard_on(modules):
+    async def scene():
+        world = World(modules)
+        world.children.start("speaker")
+        await world.hello()
+        world.children.send("speaker", AskStatus(ticket=13))
+        world.children.send("speaker", Stop())
+        assert await world.exit() == ("speaker", 0)
+        assert world.malformed == ["speaker"]
+
+    asyncio.run(scene())
+
+
+def test_descriptors_do_not_pile_up(modules):
+    async def scene():
+        world = World(modules)
+
+        async def once() -> None:
+            world.children.start("speaker")
+            world.children.kill("speaker")
+            await world.exit()
+
+        await once()
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            await once()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+    asyncio.run(scene())
+
+
+# -- the lock
+
+
+def test_one_lock_per_directory(tmp_path):
+    lock = InstanceLock(tmp_path / "run")
+    with pytest.raises(HostError) as caught:
+        InstanceLock(tmp_path / "run")
+    assert f"pid {os.getpid()}" in caught.value.message
+    assert "--runtime-dir" in caught.value.remedy
+    InstanceLock(tmp_path / "other").release()
+    lock.release()
+    InstanceLock(tmp_path / "run").release()
+
+
+def test_the_lock_ends_with_its_process(tmp_path):
+    code = (
+        f"from haxlb.linux.instance_lock import InstanceLock as L; from pathlib import Path; L(Path({str(tmp_path)!r}))"
+    )
+    subprocess.run([sys.executable, "-c", code + "; import os; os.kill(os.getpid(), 9)"], check=False)
+    InstanceLock(tmp_path).release()
+
+
+def test_a_runtime_directory_that_cannot_be_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(HostError, match="cannot use the runtime directory"):
+        InstanceLock(tmp_path / "file" / "below")
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "haxlb.pid").symlink_to(victim)
+    with pytest.raises(HostError):
+        InstanceLock(run)
+    assert victim.read_text() == "precious"
+
+
+def test_missing_capabilities_are_named(tmp_path):
+    from haxlb.linux.supervisor_main import check_capabilities
+    from haxlb.model.errors import NotPermitted
+
+    status = tmp_path / "status"
+    status.write_text("Name:\tx\nCapEff:\t0000000000001000\n")  # CAP_NET_ADMIN only
+    with pytest.raises(NotPermitted, match=r"^haxlb run lacks CAP_NET_RAW \("):
+        check_capabilities(status)
+    status.write_text("CapEff:\t000001ffffffffff\n")
+    check_capabilities(status)
+
+
+def test_systemd_is_told_and_children_are_not(tmp_path, monkeypatch):
+    import socket
+
+    from haxlb.linux.systemd import notify, take_notify_socket
+
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        address = take_notify_socket()
+        assert "NOTIFY_SOCKET" not in os.environ
+        notify(address, "READY=1", "STATUS=MASTER")
+        assert manager.recv(100) == b"READY=1\nSTATUS=MASTER"
+    notify(address, "STOPPING=1")  # the manager is gone: no error
+    notify("", "READY=1")
+    assert Path(path).exists()
