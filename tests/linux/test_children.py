@@ -125,6 +125,10 @@ def test_a_malformed_line_is_reported_and_the_child_is_heard_on(modules):
     asyncio.run(scene())
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def test_descriptors_do_not_pile_up(modules):
     async def scene():
         world = World(modules)
@@ -135,10 +139,10 @@ def test_descriptors_do_not_pile_up(modules):
             await world.exit()
 
         await once()
-        before = len(list(Path("/proc/self/fd").iterdir()))
+        before = open_descriptors()
         for _ in range(3):
             await once()
-        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert open_descriptors() == before
 
     asyncio.run(scene())
 
