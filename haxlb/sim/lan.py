@@ -141,9 +141,11 @@ class Lan:
         return False
 
     def _arrival(self, sender: Nic, receiver: Nic) -> int:
-        jitter = self._random.randrange(self._wire.jitter_us + 1) if self._wire.jitter_us else 0
+        wire = self._wire
+        arrival = self._loop.now_us + wire.latency_us + int(self._random.random() * (wire.jitter_us + 1))
         path = (sender.mac, receiver.mac)
-        arrival = max(self._loop.now_us + self._wire.latency_us + jitter, self._last_arrival.get(path, 0))
+        last = self._last_arrival.get(path, 0)
+        arrival = max(arrival, last)
         self._last_arrival[path] = arrival
         return arrival
 

@@ -124,14 +124,22 @@ class Supervisor:
             self._missed.append(self._on_wake)
             return
         now = self._clock.now()
-        for alarm in self._detector.handle_timer(now):
-            self._on_alarm(alarm)
-        self._publish(self._claimant.handle_timer(now))
+        deadline = self._detector.next_deadline()
+        if deadline is not None and deadline <= now:
+            for alarm in self._detector.handle_timer(now):
+                self._on_alarm(alarm)
+        if self._broker is not None:
+            self._publish(self._claimant.handle_timer(now))
         self._arm()
 
     def _arm(self) -> None:
-        wanted = [each for each in (self._detector.next_deadline(), self._claimant.next_deadline()) if each is not None]
-        self._wake.wake_at(min(wanted) if wanted else None)
+        deadline = self._detector.next_deadline()
+        if self._broker is not None:
+            # Without a broker nobody would hear what the claimant repeats.
+            claim_at = self._claimant.next_deadline()
+            if claim_at is not None and (deadline is None or claim_at < deadline):
+                deadline = claim_at
+        self._wake.wake_at(deadline)
 
     def _publish(self, claims: list[PublishClaim]) -> None:
         if self._broker is not None:

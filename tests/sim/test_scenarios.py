@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from haxlb.model.node import SECOND_US
-from haxlb.sim import SCENARIOS, Nature, Run
+from haxlb.sim import SCENARIOS, Nature, Run, World
 from haxlb.sim.lan import Wire
 from haxlb.splitbrain import protocol_window_us
 from tests.sim.clusters import FAST, PAIR, drill, pair, story
@@ -173,3 +173,17 @@ def test_every_cut_is_healed_and_every_alarm_cleared() -> None:
             raised = sum("ALARM" in what for _, _, what in story(run))
             cleared = sum(" cleared: " in what for _, _, what in story(run))
             assert raised == cleared
+
+
+def test_an_idle_hour_costs_an_event_per_frame_and_little_else() -> None:
+    """A day of three directors must be played in seconds: what is free today must not cost an event tomorrow."""
+    world = World(pair(nodes=3), 1, Nature())
+    for director in world.directors:
+        world.loop.at(0, director.power_on)
+    world.loop.run_until(3_600 * SECOND_US)
+    adverts, questions = 3_600, 1_200
+    per_advert = 1 + 3
+    per_question = 1 + 3
+    backup_wakes = 2 * 3_600 // 3
+    assert world.loop.fired < 1.02 * (adverts * per_advert + questions * per_question + backup_wakes)
+    assert world.laws.breaches == []
