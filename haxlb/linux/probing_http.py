@@ -89,10 +89,10 @@ def _request(connection: h11.Connection, check: Check, url: HttpUrl) -> bytes:
         # Spaces and letters beyond ASCII cannot stand in a request line; everything else is sent as it is written.
         target=quote(url.path, safe=_PRINTABLE) or "/",
         headers=[
-            ("Host", host.encode()),
-            ("User-Agent", f"haxlb/{__version__}"),
-            ("Accept", "*/*"),
-            ("Connection", "close"),
+            (b"Host", host.encode()),
+            (b"User-Agent", f"haxlb/{__version__}".encode()),
+            (b"Accept", b"*/*"),
+            (b"Connection", b"close"),
         ],
     )
     data = (connection.send(head) or b"") + (connection.send(h11.EndOfMessage()) or b"")
