@@ -28,8 +28,6 @@ from haxlb.model.node import Role
 
 VICTIM = "web2"
 SWAPS = 5
-MEASURE_S = 4.0
-"""How long a phase goes on after its event is over."""
 ADVERT_MS = 1000.0
 """advert_int of the tutorial's pair; version 2 of the protocol."""
 FALL_MS = 3000.0
@@ -49,8 +47,9 @@ def say(text: str) -> None:
 class Play:
     """The phases, one method each, in order."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, measure_s: float) -> None:
         self.stage = stage
+        self._measure_s = measure_s
         self.marks: list[Mark] = []
         self.removed_us = 0
         self.notes: list[str] = []
@@ -63,7 +62,7 @@ class Play:
 
     def measure(self) -> None:
         """Let the load go on for a while: the one place where time is what is wanted."""
-        time.sleep(MEASURE_S)
+        time.sleep(self._measure_s)
 
     def perform(self) -> list[PhaseReport]:
         """Play it all and say what the client saw."""
@@ -231,11 +230,11 @@ def stop_on_signals() -> None:
         signal.signal(number, stop)
 
 
-def perform() -> tuple[list[PhaseReport], list[str], list[str]]:
+def perform(measure_s: float) -> tuple[list[PhaseReport], list[str], list[str]]:
     """Rows, notes, and what was promised and not kept."""
     stage = Stage()
     with stage:
-        play = Play(stage)
+        play = Play(stage, measure_s)
         try:
             rows = play.perform()
         except HaxlbError:
@@ -251,11 +250,18 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="make demo ARGS=", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object (schema haxlb.demo/1)")
+    parser.add_argument(
+        "--measure",
+        type=float,
+        default=4.0,
+        metavar="SECONDS",
+        help="how long each phase goes on after its event is over (default: %(default)s)",
+    )
     options = parser.parse_args()
     stop_on_signals()
     begin = time.monotonic()
     try:
-        rows, notes, missed = perform()
+        rows, notes, missed = perform(options.measure)
     except HaxlbError as problem:
         say(f"demo: {problem}")
         return problem.exit_code

@@ -127,6 +127,7 @@ class Director:
         self.host: Host = lab.host(name, address, director=True)
         self.config = TUTORIAL / config
         self.runtime = directory / "run"
+        self.settings = directory / "haxlb.yml"
         self.log = directory / "haxlb.log"
         directory.mkdir()
         self._process: subprocess.Popen[bytes] | None = None
@@ -134,9 +135,11 @@ class Director:
     def start(self) -> None:
         """Start the daemon; returns at once."""
         with self.log.open("ab") as log:
+            # Settings of its own, which do not exist: the machine's /etc/haxlb/haxlb.yml is not this pair's.
             self._process = self.host.start(
-                str(HAXLB), "run", "-f", str(self.config), "--runtime-dir", str(self.runtime), stdout=log, stderr=log
-            )
+                str(HAXLB), "run", "-f", str(self.config), "--settings", str(self.settings),
+                "--runtime-dir", str(self.runtime), "--log-format", "console", stdout=log, stderr=log,
+            )  # fmt: skip
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Give the daemon a command as an operator does. Raises HostError when it is refused."""

@@ -1,11 +1,13 @@
 """The demo's stage: it leaves nothing behind, however it ends."""
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from demo.report import PHASES
 from demo.stage import PREFIX, Stage, wait_for
 
 from haxlb.model.errors import HostError
@@ -80,3 +82,22 @@ def test_without_root_one_line_says_so():
     )
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (77, "", 1)
     assert "root" in done.stderr
+
+
+def test_every_promise_of_the_demo_is_kept():
+    done = subprocess.run(
+        [sys.executable, str(DEPLOY / "demo" / "run.py"), "--json", "--measure", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["schema"] == "haxlb.demo/1"
+    assert [phase["name"] for phase in report["phases"]] == list(PHASES)
+    assert {name: round(part, 1) for name, part in report["phases"][0]["share"].items()} == {
+        "web1": 0.5,
+        "web2": 0.3,
+        "web3": 0.2,
+    }
+    assert left_over() == []
