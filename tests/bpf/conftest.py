@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from ipaddress import IPv4Address
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from haxlb.forwarding.hashing import bucket_index
 from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux import bpf
 from haxlb.linux.specimen import Specimen, specimen
 from tests.bpf.plane import Plane
+
+Crowd = Callable[..., list[dict[str, object]]]
 
 
 @pytest.fixture(scope="module")
@@ -23,3 +31,24 @@ def loaded() -> Iterator[Specimen]:
 @pytest.fixture
 def plane(loaded: Specimen) -> Plane:
     return Plane(loaded)
+
+
+@pytest.fixture
+def crowd(plane: Plane) -> Crowd:
+    """Clients whose flows meet in one bucket."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    table = str(bpf.map_info(plane.maps.fds["flows"]).id).encode()
+    seed = int.from_bytes(blake2b(boot + table, digest_size=4).digest(), "big")
+    buckets = plane.maps.sizes.flow_buckets
+    network = IPv4Address("198.51.100.0")
+
+    def of(count: int, which: int = 1) -> list[dict[str, object]]:
+        meeting = (
+            {"source": str(network + host), "port": port}
+            for host in range(256)
+            for port in range(1024, 65536)
+            if bucket_index(network + host, port, which, seed=seed, buckets=buckets) == buckets // 2
+        )
+        return list(islice(meeting, count))
+
+    return of

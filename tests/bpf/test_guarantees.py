@@ -1,0 +1,145 @@
+"""Promises about 10,000 live flows (DESIGN section 6): S1, S2, S6, and the exchange of rings under packets."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux import bpf
+from haxlb.linux.forwarder import Forwarder
+from haxlb.linux.specimen import OWN_MAC, Specimen, specimen
+from haxlb.model.node import Scheduler
+from tests.bpf.conftest import Crowd
+from tests.bpf.frames import Stamp, client, tcp
+from tests.bpf.plane import Plane
+from tests.forwarding.tables import WEB, mac, server, table
+
+pytestmark = pytest.mark.bpf
+
+FLOWS = 10_000
+SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Specimen]:
+    """As large as the default."""
+    with asyncio.Runner() as runner:
+        context = specimen(WantedTable(), flow_buckets_log2=16)
+        yield runner.run(context.__aenter__())
+        runner.run(context.__aexit__(None, None, None))
+
+
+def establish(plane: Plane) -> list[str]:
+    """Open all connections; the server of each."""
+    for number in range(FLOWS):
+        plane.server(SYN.of(*client(number)))
+    return places(plane)
+
+
+def places(plane: Plane) -> list[str]:
+    return [plane.server(ACK.of(*client(number))) for number in range(FLOWS)]
+
+
+def test_the_clients_are_different() -> None:
+    assert len({client(number) for number in range(FLOWS)}) == FLOWS
+
+
+@pytest.mark.parametrize("scheduler", Scheduler)
+def test_adding_draining_and_removing_servers_moves_no_flow_of_the_others(plane: Plane, scheduler: Scheduler) -> None:
+    servers = {number: server(number, weight=number) for number in range(1, 6)}
+    plane.apply(table(*servers.values(), scheduler=scheduler))
+    before = establish(plane)
+    assert len(set(before)) == 5
+    # S1: two more servers.
+    servers |= {6: server(6), 7: server(7, weight=3)}
+    plane.apply(table(*servers.values(), scheduler=scheduler))
+    assert places(plane) == before
+    # S2: one drained; all stay, its own included.
+    plane.apply(table(*{**servers, 2: server(2, weight=0)}.values(), scheduler=scheduler))
+    assert places(plane) == before
+    # S2: one removed; its flows move, and no other.
+    del servers[3]
+    plane.apply(table(*servers.values(), scheduler=scheduler))
+    after = places(plane)
+    assert [(a, b) for a, b in zip(before, after, strict=True) if a != b and a != mac(0x103)] == []
+    assert mac(0x103) not in after
+    assert places(plane) == after
+
+
+def test_flows_keep_their_servers_when_the_writer_of_the_maps_starts_anew(plane: Plane) -> None:
+    """The checker died, and the configuration changed meanwhile: indices are read back from the maps."""
+    plane.apply(table(*(server(number) for number in (3, 4, 5))))
+    before = establish(plane)
+    successor = Forwarder(plane.forwarder._directory)
+    successor.apply(table(*(server(number) for number in (1, 2, 4, 5))))
+    after = places(plane)
+    moved = {a for a, b in zip(before, after, strict=True) if a != b}
+    assert moved == {mac(0x103)}
+    successor.apply(table(*(server(number) for number in (1, 2, 3, 4, 5))))
+    assert places(plane) == after
+    successor.close()
+
+
+def test_a_flood_of_spoofed_syns_evicts_no_established_flow(plane: Plane) -> None:
+    plane.apply(table(*map(server, range(1, 6))))
+    before = establish(plane)
+    for number in range(200_000):
+        plane.server(SYN.of(0xCB007100 + number * 2654435761 % 0x10000000, 1 + number * 40503 % 65535))
+    known = plane.verdicts()["forwarded"]
+    assert places(plane) == before
+    assert plane.verdicts()["forwarded"] - known == FLOWS
+    assert plane.forwarder.counters().services[WEB].flows > 200_000
+
+
+def test_new_flows_are_shared_as_the_weights_say_while_the_pool_changes(plane: Plane) -> None:
+    plane.apply(table(server(1, weight=3), server(2, weight=1), scheduler=Scheduler.WRR))
+    shares = Counter(plane.server(SYN.of(*client(number))) for number in range(4000))
+    assert shares == {mac(0x101): 3000, mac(0x102): 1000}
+    plane.apply(table(server(1, weight=3), server(2, weight=1), server(3, weight=4), scheduler=Scheduler.WRR))
+    shares = Counter(plane.server(SYN.of(*client(number))) for number in range(4000, 8000))
+    assert shares == {mac(0x101): 1500, mac(0x102): 500, mac(0x103): 2000}
+
+
+@pytest.mark.parametrize("scheduler", [Scheduler.RR, Scheduler.MH])
+def test_no_packet_finds_an_empty_slot_while_rings_are_exchanged(
+    plane: Plane, crowd: Crowd, scheduler: Scheduler
+) -> None:
+    """Parts of the pool in turn, as fast as it goes, under millions of packets that all look into the ring.
+
+    That a flow has no room makes each of its packets look. A test run hands the frame back to the program as it left
+    it: servers are reached by our own MAC, so that it is ours again, and by another interface, so that they are not
+    taken for this host.
+    """
+    looping = {"destination_mac": OWN_MAC, "source_mac": mac(7), "interface_index": 7}
+    pools = [
+        table(*(server(number, **looping) for number in numbers), scheduler=scheduler)
+        for numbers in [(1, 2, 3), (4, 5), (1,), (2, 3, 4, 5, 6, 7)]
+    ]
+    plane.apply(pools[0])
+    *settled, late = crowd(5)
+    for each in settled:
+        plane.server(tcp("S", **each))
+        plane.server(tcp("A", **each))
+    before = plane.verdicts()
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            bpf.prog_test_run(plane.program, tcp("S", **late), repeat=100_000)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for turn in range(120):
+            plane.forwarder.apply(pools[turn % len(pools)])
+    finally:
+        stop.set()
+        sender.join()
+    looked = {name: count - before[name] for name, count in plane.verdicts().items() if count != before[name]}
+    assert set(looked) == {"table_full"}
+    assert looked["table_full"] >= 1_000_000
