@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from io import StringIO
 from typing import IO
 
 from rich.console import Console
@@ -15,16 +16,24 @@ from haxlb.model.node import Role
 from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
 
 _ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold red", Role.INIT: "yellow"}
-_PLAIN_WIDTH = 200
+_PLAIN_WIDTH = 10_000
 """Columns where there is no terminal to ask: lines for grep, not for a page."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def render(status: NodeStatus, stream: IO[str]) -> None:
     """Print the status; honours NO_COLOR, FORCE_COLOR and COLUMNS, and wraps nothing in a pipe."""
-    terminal = stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
-    width = None if terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
-    console = Console(file=stream, width=width, highlight=False, soft_wrap=not terminal)
+    if stream.isatty() or os.environ.get("FORCE_COLOR"):
+        _print(Console(file=stream, highlight=False), status)
+        return
+    width = None if os.environ.get("COLUMNS") else _PLAIN_WIDTH
+    page = StringIO()
+    _print(Console(file=page, width=width, highlight=False), status)
+    for line in page.getvalue().splitlines():
+        stream.write(f"{line.rstrip()}\n")  # a table pads its last column
+
+
+def _print(console: Console, status: NodeStatus) -> None:
     _head(console, status)
     _alarms(console, status)
     _instances(console, status)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from haxlb.cli.show_ipvs import connections, statistics
+from haxlb.cli.show_render import _ago, render
+from haxlb.model.status import DataPlaneStatus
+
+
+def rendered(status, **environment):
+    stream = io.StringIO()
+    render(status, stream)
+    return stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def test_everything_is_said(status):
+    text = rendered(status)
+    for words in (
+        "lb1  haxlb 0.1.0  2027-01-15 08:00:00 UTC",
+        "/etc/keepalived/keepalived.conf, loaded 1 d 1 h ago",
+        "the last reload was refused: x.conf: 1 fatal",
+        "ALARM split-brain/VI_1 (critical, for 2 h 1 min): two MASTERs of VRID 51",
+        "- adverts of 192.168.10.12 [priority 100]",
+        "VI_1 (VRID 51, v2)",
+        "192.168.10.12 prio 100, 4 min 10 s ago",
+        "no advert for 3.609 s",
+        "12 adverts sent, 3 received, rejected: 2 ip_ttl_err; 1 transition",
+        "TCP 192.168.10.100:80 wrr  serving  21 packets, 2100 bytes, 9 flows",
+        "connection refused",
+        "unresolved",
+        "data plane  eth0 native (haxlb d5780bfa90192afc)  1 swap",
+        "packets: forwarded 21, not_ipv4 4",
+        "checker  pid 11, for 1 min 0 s",
+        "speaker  not running, for 0.0 s, 2 restarts: waiting to be started again",
+        "MQTT  connected",
+        "2027-01-15T07:59:00.000Z VI_1 BACKUP -> MASTER: no advert for 3.609 s",
+    ):
+        assert words in text
+    assert "loop" not in text, "reasons that never happened are left out"
+
+
+def test_one_line_per_server_in_a_pipe_whatever_its_length(status):
+    long = replace(status.virtual_servers[0].real_servers[0], reason="x" * 400)
+    service = replace(status.virtual_servers[0], real_servers=(long,))
+    text = rendered(replace(status, virtual_servers=(service,)))
+    (line,) = (line for line in text.splitlines() if line.startswith("-> 192.168.10.21:80"))
+    assert "x" * 400 in line
+
+
+def test_a_terminal_gets_colours_unless_it_does_not_want_them(status, monkeypatch):
+    terminal = Terminal()
+    render(status, terminal)
+    assert "\x1b[1;32m" in terminal.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal = Terminal()
+    render(status, terminal)
+    assert "\x1b[1;32m" not in terminal.getvalue()
+    assert "\x1b[32m" not in terminal.getvalue()
+
+
+def test_what_an_operator_wrote_is_not_taken_for_markup(status):
+    text = rendered(replace(status, config_file="/etc/[bold]x[/bold].conf"))
+    assert "/etc/[bold]x[/bold].conf" in text
+
+
+def test_the_states_of_a_service(status):
+    service = status.virtual_servers[0]
+    assert "no quorum" in rendered(replace(status, virtual_servers=(replace(service, quorum_up=False),)))
+    assert "sorry server" in rendered(replace(status, virtual_servers=(replace(service, sorry=True),)))
+
+
+def test_why_it_does_not_forward(status):
+    plane = DataPlaneStatus(problem="no program is attached")
+    assert "not forwarding: no program is attached" in rendered(replace(status, data_plane=plane))
+
+
+def test_a_node_without_anything(status):
+    text = rendered(
+        replace(status, instances=(), virtual_servers=(), alarms=(), history=(), data_plane=DataPlaneStatus())
+    )
+    assert "data plane" not in text
+    assert "history" not in text
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        (0, "0.0 s"),
+        (-5, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 0 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (86_399, "23 h 59 min"),
+        (86_400, "1 d 0 h"),
+    ],
+)
+def test_spans(span, said):
+    assert _ago(1000.0, 1000.0 - span) == said
+
+
+def test_the_form_of_ipvsadm(status):
+    assert list(connections(status)) == [
+        "haxlb Virtual Server version 0.1.0 (xdp)",
+        "Prot LocalAddress:Port Scheduler Flags",
+        "  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn",
+        "TCP  192.168.10.100:80 wrr",
+        "  -> 192.168.10.21:80             Route   3      3          -",
+        "  -> 192.168.10.23:80             Route   0      3          -",
+    ]
+
+
+def test_the_form_of_ipvsadm_stats(status):
+    lines = list(statistics(status))
+    assert lines[1] == "Prot LocalAddress:Port               Conns   InPkts  OutPkts  InBytes OutBytes"
+    assert lines[3] == "TCP  192.168.10.100:80                   9       21        -     2100        -"
+    assert lines[5] == "  -> 192.168.10.23:80                    3     123G        -      700        -"
+    assert {len(line) for line in lines[3:]} == {len(lines[1])}
