@@ -80,10 +80,12 @@ class SpeakerProcess:
             reports=self,
         )
         self._instances: tuple[VrrpInstance, ...] = ()
+        self._told: dict[str, Link | None] = {}
         self._watched_sockets: set[int] = set()
         self._status_due = False
         self._frozen = False
         self._renewed_at = 0
+        self._renewal_problem = ""
         self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 
     # -- orders of the supervisor
@@ -140,7 +142,24 @@ class SpeakerProcess:
         self._watch_sockets()
         self._addresses.prepare(vip for each in self._instances for vip in each.vips)
         self._speaker.configure(each for each in self._instances if each.key not in deaf)
+        self._tell_links()
         return "; ".join(dict.fromkeys(str(problem) for problem in deaf.values()))
+
+    def _tell_links(self) -> None:
+        """Tell the speaker of every interface that is not as it was last told.
+
+        `Links.known` will not do as the memory: the speaker itself asks for an interface when an instance starts.
+        """
+        told, self._told = self._told, {name: self._links.known(name) for name in self._links.watched}
+        for interface, link in self._told.items():
+            before = told.get(interface)
+            if link == before:
+                continue
+            # A VIP on a vanished interface is gone with it; the instance learns that its link is down.
+            self._speaker.on_link(link or Link(interface=interface, up=False, mac="", address=None))
+            if link and (before is None or link.mac != before.mac):
+                self._announcer.inspect(interface)
+                self._speaker.reannounce(interface)
 
     # -- what the world says
 
@@ -170,19 +189,14 @@ class SpeakerProcess:
 
     def _on_change(self, interface: str) -> None:
         """An interface, or an address that was not put there by us, has changed."""
-        before, index_before = self._links.known(interface), self._links.index(interface)
+        index_before = self._links.index(interface)
         link = self._links.link(interface)
         if self._links.index(interface) != index_before:
             self._pipe.log("warning", "interface_appeared" if link else "interface_vanished", interface=interface)
-        if link != before:
+        if link != self._told.get(interface):
             problem = self._apply()
             if problem:
                 self._pipe.log("error", "instance_not_run", reason=problem)
-            # A VIP on a vanished interface is gone with it; the instance learns that its link is down.
-            self._speaker.on_link(link or Link(interface=interface, up=False, mac="", address=None))
-        if link and before and link.mac != before.mac:
-            self._announcer.inspect(interface)
-            self._speaker.reannounce(interface)
         # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, but not in a fight.
         if self._clock.now() >= self._renewed_at + RESTORE_PAUSE_US:
             self._renew_now()
@@ -195,10 +209,18 @@ class SpeakerProcess:
 
     def _renew_now(self) -> None:
         self._renewed_at = self._clock.now()
+        problem = ""
         try:
             self._addresses.renew()
-        except HostError as problem:
-            self._complaints.complain("vip_not_renewed", reason=problem)
+        except HostError as error:
+            problem = str(error)
+        # It is tried again every 0.7 s: the log wants to know of changes only.
+        if problem != self._renewal_problem:
+            self._renewal_problem = problem
+            if problem:
+                self._pipe.log("error", "vip_not_renewed", reason=problem)
+            else:
+                self._pipe.log("info", "vips_renewed_again")
 
     def _report_stale(self, interface: str, mac: str) -> None:
         self._pipe.send(LinkAltered(interface=interface, mac=mac))

@@ -329,6 +329,30 @@ def test_a_new_mac_is_announced_and_new_frames_are_asked_for(pair: Pair) -> None
     eventually(lambda: pair.ear.garps(VIP)[-1].source_mac == "02:00:00:00:99:01", "announcement from the new MAC")
 
 
+def test_a_vip_whose_own_interface_vanishes_is_said_once_and_comes_back_with_it(pair: Pair) -> None:
+    pair.d1.run("ip", "link", "add", "dummy7", "type", "veth", "peer", "name", "other7")
+    one = pair.speaker(pair.d1, replace(FAST, vips=(*FAST.vips, vip("10.9.7.100", interface="dummy7"))))
+    one.becomes(Role.MASTER)
+    assert addresses(pair.d1, "dummy7") == {IPv4Address("10.9.7.100")}
+
+    def logged(event: str) -> list[Logged]:
+        return [each for each in one.messages if isinstance(each, Logged) and each.event == event]
+
+    pair.d1.run("ip", "link", "del", "dummy7")
+    eventually(lambda: logged("vip_not_renewed"), "the complaint")
+    sent = one.status().instances[0].adverts_sent
+    eventually(lambda: one.status().instances[0].adverts_sent > sent + 20, "two seconds as MASTER")
+    pair.d1.run("ip", "link", "add", "dummy7", "type", "veth", "peer", "name", "other7")
+    eventually(lambda: addresses(pair.d1, "dummy7"), "the VIP is back")
+    eventually(lambda: logged("vips_renewed_again"), "the all-clear")
+    complaint = (
+        "cannot add 10.9.7.100/32: there is no interface dummy7 "
+        "(create the interface, or name another one in `interface` or `dev`)"
+    )
+    assert [each.fields["reason"] for each in logged("vip_not_renewed")] == [complaint]
+    assert VIP in addresses(pair.d1)
+
+
 def test_a_vip_that_somebody_takes_off_is_put_back(pair: Pair) -> None:
     one = pair.speaker(pair.d1, FAST)
     one.becomes(Role.MASTER)
