@@ -71,4 +71,9 @@ def _read(path: Path, settings: Path | None) -> NodeConfig:
             click.echo(as_text(each, loaded.sources, colour=False), err=True)
     if loaded.config is None:
         raise ConfigError(f"{path} cannot be used: its complaints are above")
+    if not loaded.config.instances:
+        raise ConfigError(
+            f"{path} has no vrrp_instance: there is nothing that could fail over",
+            remedy="name a configuration with at least one vrrp_instance",
+        )
     return loaded.config

@@ -319,13 +319,18 @@ class Director:
             self.addresses.expire()
 
     def _set_carriers(self, *, up: bool) -> None:
-        links = VirtualLinks(self.nics)
         for interface, nic in self.nics.items():
             nic.carrier = up
-            link = links.link(interface)
-            if self.process is Process.RUNNING and self._speaker is not None and link is not None:
-                self._speaker.on_link(link)
+            self._tell_link(interface)
         self._world.touch()
+
+    def _tell_link(self, interface: str) -> None:
+        if self.process is Process.FROZEN:
+            self._missed.setdefault(f"link {interface}", partial(self._tell_link, interface))
+            return
+        link = VirtualLinks(self.nics).link(interface)
+        if self._speaker is not None and link is not None:
+            self._speaker.on_link(link)
 
     def _on_wake(self) -> None:
         if self.process is Process.FROZEN:

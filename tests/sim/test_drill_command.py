@@ -118,6 +118,14 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_complaints(tmp_path: Pat
     assert result.stdout == ""
 
 
+def test_a_file_without_vrrp_has_nothing_to_rehearse(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.conf"
+    empty.write_text("")
+    result = CliRunner().invoke(failover, ["--simulate", "-f", str(empty)])
+    assert isinstance(result.exception, ConfigError)
+    assert f"{empty} has no vrrp_instance" in str(result.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -169,6 +169,19 @@ def test_frozen_processes_are_not_blamed_for_addresses_that_the_kernel_took() ->
     assert world.laws.breaches == []
 
 
+def test_a_link_lost_while_frozen_is_found_on_waking_up() -> None:
+    world = settled(Nature())
+    one = world.directors[0]
+    one.freeze()
+    one.unplug()
+    world.loop.run_until(world.loop.now_us + 1_000_000)
+    assert one.roles["VI_1"] is Role.MASTER
+    one.thaw()
+    assert one.roles["VI_1"] is Role.FAULT
+    world.loop.run_until(world.loop.now_us + 10_000_000)
+    assert world.laws.breaches == []
+
+
 def test_the_client_asks_again_when_no_announcement_told_it_of_the_new_master() -> None:
     world = settled(Nature())
     client, vip = world.clients[0], IPv4Address("192.168.10.100")
