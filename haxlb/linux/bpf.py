@@ -35,7 +35,7 @@ XDP_TX: Final = 3
 XDP_REDIRECT: Final = 4
 
 _LOG_BYTES: Final = 1 << 20
-_LOG_LINES: Final = 6
+_LOG_LINES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +184,10 @@ def prog_load(
     result, number = load(log)
     if not number:
         return result
-    said = [line for line in text(log.raw).splitlines() if line.strip()][-_LOG_LINES:]
+    said = [line for line in text(log.raw).splitlines() if line.strip() and not line.startswith("processed ")]
+    last = " | ".join(said[-_LOG_LINES:]) or "silent"
     raise BpfError(
-        f"the kernel refuses the BPF program {name}: {os.strerror(number)}; verifier: {' | '.join(said) or 'silent'}",
+        f"the kernel refuses the BPF program {name}: {os.strerror(number)}; verifier: {last}",
         number=number,
         remedy="what is attached stays; report this with the kernel's version",
     )

@@ -24,7 +24,8 @@ def tear_down(runtime: Path) -> list[str]:
         if not bpffs.is_dir() or not is_bpffs(bpffs):
             return []
         removed = []
-        for version in sorted(bpffs.iterdir()):
+        # Other things in its root are the kernel's own (maps.debug, progs.debug).
+        for version in sorted(each for each in bpffs.iterdir() if each.is_dir()):
             # Links first: an interface must not run a program whose maps are going.
             for pin in sorted(version.glob("links/*")):
                 removed.append(_link_in_words(pin))

@@ -103,19 +103,16 @@ def interface_name(index: int) -> str:
 
 
 def in_namespace(path: Path, work: Callable[[], T]) -> T:
-    """Run `work` in another network namespace, in a thread of its own that ends with it."""
+    """Run `work` in another network namespace, in a thread of its own that ends with it.
+
+    Raises HostError where the namespace cannot be entered, and whatever `work` raises.
+    """
     results: list[T] = []
     problems: list[BaseException] = []
 
     def visit() -> None:
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                if ctypes.CDLL(None, use_errno=True).setns(handle, _CLONE_NEWNET):
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number), str(path))
-            finally:
-                os.close(handle)
+            _enter(path)
             results.append(work())
         except BaseException as problem:  # noqa: BLE001 - handed to the caller's thread
             problems.append(problem)
@@ -124,14 +121,24 @@ def in_namespace(path: Path, work: Callable[[], T]) -> T:
     thread.start()
     thread.join()
     if problems:
-        problem = problems[0]
-        if isinstance(problem, OSError):
-            raise HostError(
-                f"cannot enter the network namespace {path}: {problem.strerror}",
-                remedy="run as root, and name a namespace that `ip netns` lists",
-            ) from problem
-        raise problem
+        raise problems[0]
     return results[0]
+
+
+def _enter(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if ctypes.CDLL(None, use_errno=True).setns(handle, _CLONE_NEWNET):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(path))
+        finally:
+            os.close(handle)
+    except OSError as problem:
+        raise HostError(
+            f"cannot enter the network namespace {path}: {problem.strerror}",
+            remedy="run as root, and name a namespace that `ip netns` lists",
+        ) from problem
 
 
 def _netlink() -> socket.socket:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from haxlb.forwarding.layout import FlowState
 from haxlb.forwarding.wanted import WantedTable
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import tcp, udp
-from tests.bpf.plane import Plane
+from tests.bpf.plane import TICKS_PER_SECOND, Plane
 from tests.forwarding.tables import DNS, PEER, PEER_MAC, WEB, server, service
 
 pytestmark = pytest.mark.bpf
@@ -139,3 +141,14 @@ def test_flows_of_an_earlier_server_of_an_index_are_unknown(plane: Plane) -> Non
     assert answer.reason == "unknown_flow"
     assert first.reason == "new_flow"
     assert plane.send(tcp("A")).frame == answer.frame
+
+
+def test_stamps_count_the_ticks_that_lifetimes_are_computed_with(plane: Plane) -> None:
+    serve(plane)
+    began = time.monotonic()
+    plane.send(tcp(port=1024))
+    time.sleep(0.5)
+    plane.send(tcp(port=1025))
+    took = time.monotonic() - began
+    first, second = sorted(plane.flows(), key=lambda flow: flow.source_port)
+    assert (second.stamp - first.stamp) / took == pytest.approx(TICKS_PER_SECOND, rel=0.1)

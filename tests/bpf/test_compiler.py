@@ -1,0 +1,178 @@
+"""The compiler process: what it says when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import haxlb
+from haxlb.forwarding import layout
+from haxlb.linux import bpf
+from haxlb.linux.bpffs import is_bpffs
+from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
+from haxlb.linux.maps import Maps
+from haxlb.linux.teardown import tear_down
+from haxlb.model.errors import HostError, NotPermitted
+
+pytestmark = pytest.mark.bpf
+
+ROOT = Path(haxlb.__file__).parent.parent
+ALTERED = """
+import sys
+from pathlib import Path
+from haxlb.linux import compiler
+compiler.sources = lambda: Path(sys.argv[1])
+sys.exit(compiler.main(sys.argv[2:]))
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "bpf" / str(layout.ABI_VERSION)
+    tear_down(tmp_path)
+
+
+def build(directory: Path, **options: Any) -> str:
+    return asyncio.run(compile_forwarder(directory, **options))
+
+
+def say(*command: str | Path) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.count("\n") == 1, done.stderr
+    assert done.stderr == ""
+    answer: dict[str, str] = json.loads(done.stdout)
+    assert done.returncode == ("problem" in answer)
+    return answer
+
+
+@pytest.fixture
+def altered(tmp_path: Path) -> Path:
+    """A copy of the C to be changed."""
+    return Path(shutil.copytree(ROOT / "bpf", tmp_path / "source"))
+
+
+def build_altered(source: Path, directory: Path) -> dict[str, str]:
+    return say(PYTHON, "-c", ALTERED, source, "--directory", directory)
+
+
+def test_it_mounts_makes_pins_and_says_where(directory: Path) -> None:
+    path = Path(build(directory, services=70, flow_buckets_log2=10))
+    assert is_bpffs(path)
+    program = bpf.obj_get(path)
+    info = bpf.program_info(program)
+    os.close(program)
+    assert (info.name, path.name) == ("haxlb", f"prog-{info.tag}")
+    with Maps.open(directory) as maps:
+        assert (maps.sizes.services, maps.sizes.flow_buckets_log2) == (70, 10)
+        assert sorted(bpf.map_info(fd).id for fd in maps.fds.values()) == sorted(info.map_ids)
+
+
+def test_the_same_again_is_another_program_of_the_same_name_on_the_same_maps(directory: Path) -> None:
+    path = build(directory)
+    first = bpf.obj_get(Path(path))
+    assert build(directory) == path
+    second = bpf.obj_get(Path(path))
+    one, two = bpf.program_info(first), bpf.program_info(second)
+    os.close(first)
+    os.close(second)
+    assert one.id != two.id
+    assert (one.tag, one.map_ids) == (two.tag, two.map_ids)
+
+
+def test_a_larger_table_is_kept(directory: Path) -> None:
+    build(directory, services=80, flow_buckets_log2=12)
+    build(directory, services=64, flow_buckets_log2=10)
+    with Maps.open(directory) as maps:
+        assert (maps.sizes.services, maps.sizes.flow_buckets_log2) == (80, 12)
+
+
+@pytest.mark.parametrize("larger", [{"services": 65}, {"backends": 5000}, {"flow_buckets_log2": 17}])
+def test_a_smaller_table_is_said_with_its_remedy(directory: Path, larger: dict[str, int]) -> None:
+    build(directory)
+    with pytest.raises(HostError, match=r"holds .* the configuration needs") as caught:
+        build(directory, **larger)
+    assert "haxlb detach" in caught.value.remedy
+
+
+def test_a_map_of_another_shape_is_not_written_into(directory: Path) -> None:
+    build(directory)
+    (directory / "backends").unlink()
+    foreign = bpf.map_create(bpf.MAP_TYPE_ARRAY, 4, 48, 4096, name="backends")
+    bpf.obj_pin(foreign, directory / "backends")
+    os.close(foreign)
+    for attempt in (lambda: build(directory), lambda: Maps.open(directory)):
+        with pytest.raises(HostError, match="backends is not a map of this version") as caught:
+            attempt()
+        assert "haxlb detach" in caught.value.remedy
+
+
+def test_maps_that_are_not_there(directory: Path) -> None:
+    with pytest.raises(HostError, match="no endpoints in") as caught:
+        Maps.open(directory)
+    assert "restart haxlb" in caught.value.remedy
+
+
+def test_a_python_without_bcc(directory: Path) -> None:
+    with pytest.raises(HostError, match="has no bcc") as caught:
+        build(directory, python=sys.executable)
+    assert "apt install python3-bpfcc" in caught.value.remedy
+
+
+def test_no_python(directory: Path) -> None:
+    with pytest.raises(HostError, match="cannot run /nonexistent/python3: No such file"):
+        build(directory, python="/nonexistent/python3")
+
+
+def test_a_python_that_says_something_else(directory: Path) -> None:
+    with pytest.raises(HostError, match="ended with 0: no word"):
+        build(directory, python=shutil.which("true"))
+
+
+def test_without_capabilities(tmp_path: Path) -> None:
+    command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", PYTHON, "-m", "haxlb.linux.compiler"]
+    answer = say(*command, "--directory", tmp_path / "bpf" / "1")
+    assert answer["problem"].startswith("cannot mount a bpffs at ")
+    assert "as root" in answer["remedy"]
+    assert answer["code"] == NotPermitted.exit_code
+
+
+def test_a_directory_that_cannot_be_made() -> None:
+    with pytest.raises(HostError, match="cannot make /proc/haxlb"):
+        build(Path("/proc/haxlb/bpf/1"))
+
+
+def test_source_that_does_not_compile_is_said_in_one_line(directory: Path, altered: Path) -> None:
+    (altered / "ring.h").write_text((altered / "ring.h").read_text() + "\nint oops(void) { return nonsense; }\n")
+    answer = build_altered(altered, directory)
+    assert "use of undeclared identifier 'nonsense'" in answer["problem"]
+    assert "python3-bpfcc" in answer["remedy"]
+
+
+def test_what_the_verifier_refuses_is_said_with_its_last_words(directory: Path, altered: Path) -> None:
+    forward = (altered / "forward.c").read_text()
+    marker = "\tif (reason != REASON_FORWARDED)\n\t\treturn pass(reason);\n"
+    assert marker in forward
+    reach = "\tif (packet.protocol == 200)\n\t\treturn ((__u8 *)packet.frame)[5000];\n"
+    (altered / "forward.c").write_text(forward.replace(marker, reach + marker))
+    answer = build_altered(altered, directory)
+    assert "the kernel refuses the BPF program haxlb" in answer["problem"]
+    assert "offset is outside of the packet" in answer["problem"].partition("verifier: ")[2]
+
+
+def test_programs_that_nothing_runs_are_removed(directory: Path, altered: Path) -> None:
+    first = Path(build(directory))
+    forward = (altered / "forward.c").read_text()
+    (altered / "forward.c").write_text(forward.replace("return drop(REASON_NO_SERVER);", "return XDP_ABORTED;"))
+    answer = build_altered(altered, directory)
+    assert Path(answer["program"]) != first
+    assert [pin.name for pin in directory.glob("prog-*")] == [Path(answer["program"]).name]

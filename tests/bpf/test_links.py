@@ -1,0 +1,265 @@
+"""Attaching, swapping and detaching on a real veth."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from haxlb.forwarding import layout
+from haxlb.forwarding.wanted import NextHop, WantedTable
+from haxlb.linux import bpf, xdp
+from haxlb.linux.bpffs import is_bpffs
+from haxlb.linux.forwarder import Forwarder
+from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.maps import possible_cpus
+from haxlb.linux.teardown import tear_down
+from haxlb.model.errors import HostError
+from haxlb.model.status import LinkStatus
+from tests.bpf.frames import tcp
+from tests.bpf.wire import Traffic, Wire, sink
+from tests.forwarding.tables import server, table
+
+pytestmark = [pytest.mark.bpf, pytest.mark.netns]
+
+
+class Director:
+    """A forwarder in the namespace of a wire."""
+
+    def __init__(self, wire: Wire, runtime: Path) -> None:
+        self.wire = wire
+        self.runtime = runtime
+        self.directory = runtime / "bpf" / str(layout.ABI_VERSION)
+        self.log: list[tuple[str, str]] = []
+        self.program = self.build()
+        self.forwarder = Forwarder(self.directory, lambda level, event, _: self.log.append((level, event)))
+
+    def build(self) -> str:
+        return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17))
+
+    def attach(self, *interfaces: str, mode: str = "auto", program: str = "") -> tuple[LinkStatus, ...]:
+        return self.wire.inside(lambda: self.forwarder.attach(program or self.program, interfaces, mode))
+
+    def links(self) -> tuple[LinkStatus, ...]:
+        return self.wire.inside(self.forwarder.links)
+
+    def apply(self, wanted: WantedTable) -> None:
+        self.wire.inside(lambda: self.forwarder.apply(wanted))
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with Wire() as made:
+        yield made
+
+
+@pytest.fixture
+def director(wire: Wire, tmp_path: Path) -> Iterator[Director]:
+    made = Director(wire, tmp_path)
+    yield made
+    made.forwarder.close()
+    wire.inside(lambda: tear_down(tmp_path))
+
+
+def near_server(director: Director, number: int) -> object:
+    return server(number, interface_index=director.wire.index("near"))
+
+
+def test_attached_natively_it_outlives_its_process(director: Director) -> None:
+    (link,) = director.attach("near")
+    assert (link.interface, link.mode) == ("near", "native")
+    director.forwarder.close()
+    assert director.wire.attachment("near").mode == "native"
+    director.forwarder = Forwarder(director.directory)
+    assert director.links() == (link,)
+
+
+def test_attaching_again_changes_nothing(director: Director) -> None:
+    director.attach("near")
+    before = director.wire.attachment("near")
+    director.attach("near")
+    assert director.wire.attachment("near") == before
+
+
+def test_a_program_that_was_built_again_is_swapped_in(director: Director) -> None:
+    director.attach("near")
+    before = director.wire.attachment("near")
+    assert director.build() == director.program
+    director.attach("near")
+    after = director.wire.attachment("near")
+    assert after.program_id != before.program_id
+    assert ("info", "forwarder swapped") in director.log
+
+
+def test_an_interface_that_is_no_longer_named_is_detached(director: Director) -> None:
+    director.wire.ip("link add other type veth peer name other-far")
+    assert {link.interface for link in director.attach("near", "other")} == {"near", "other"}
+    assert [link.interface for link in director.attach("near")] == ["near"]
+    assert director.wire.attachment("other").mode == "none"
+    # Its frames are no longer ours.
+    other = layout.INDEX.pack(director.wire.index("other"))
+    assert bpf.map_lookup(director.forwarder._maps.fds["interfaces"], other, 8) is None
+
+
+def test_without_native_xdp_it_runs_in_generic_mode_and_says_so(director: Director) -> None:
+    assert [link.mode for link in director.attach("lo")] == ["generic"]
+    assert [level for level, event in director.log if "generic" in event] == ["warning"]
+
+
+def test_native_means_native(director: Director) -> None:
+    with pytest.raises(HostError, match="lo takes no native XDP program") as caught:
+        director.attach("lo", mode="native")
+    assert "generic" in caught.value.remedy
+    assert director.wire.attachment("lo").mode == "none"
+
+
+def test_generic_when_asked_for(director: Director) -> None:
+    assert [link.mode for link in director.attach("near", mode="generic")] == ["generic"]
+    assert not [level for level, _ in director.log if level == "warning"]
+
+
+def test_a_foreign_program_is_named_and_left_alone(director: Director) -> None:
+    bpf.attach_pass_program(director.wire.path, "near")
+    before = director.wire.attachment("near")
+    with pytest.raises(HostError, match=r"near already carries an XDP program: pass .*native") as caught:
+        director.attach("near")
+    assert "ip link set dev near xdp off" in caught.value.remedy
+    assert director.wire.attachment("near") == before
+
+
+def test_an_interface_that_does_not_exist(director: Director) -> None:
+    with pytest.raises(HostError, match="there is no interface nope"):
+        director.attach("near", "nope")
+
+
+def test_an_interface_that_was_made_anew_is_attached_again(director: Director) -> None:
+    director.attach("near")
+    director.wire.ip("link delete near")
+    assert director.links() == ()
+    director.wire.ip("link add near type veth peer name far")
+    assert [link.interface for link in director.attach("near")] == ["near"]
+
+
+def test_a_changed_mac_of_an_interface_is_learned_with_the_next_table(director: Director) -> None:
+    director.attach("near")
+    director.wire.ip("link set near address 02:00:00:00:00:77")
+    director.apply(table(server(1)))
+    near = layout.INDEX.pack(director.wire.index("near"))
+    assert bpf.map_lookup(director.forwarder._maps.fds["interfaces"], near, 8) == b"\x02\0\0\0\0\x77\0\0"
+
+
+def test_a_link_of_another_version_is_taken_over_without_a_gap(director: Director) -> None:
+    director.attach("near")
+    before = director.wire.attachment("near")
+    later = director.runtime / "bpf" / "later"
+    program = asyncio.run(compile_forwarder(later))
+    with contextlib.closing(Forwarder(later)) as successor:
+        director.wire.inside(lambda: successor.attach(program, ("near",), "auto"))
+        assert [link.interface for link in director.wire.inside(successor.links)] == ["near"]
+    assert director.wire.attachment("near").program_id not in (0, before.program_id)
+    assert director.links() == ()
+
+
+def test_teardown_leaves_nothing(director: Director) -> None:
+    director.attach("near")
+    directory = director.runtime / "bpf"
+    removed = director.wire.inside(lambda: tear_down(director.runtime))
+    assert "link of near" in removed
+    assert {"map flows", "map rings"} <= set(removed)
+    assert director.wire.attachment("near").mode == "none"
+    assert not is_bpffs(directory)
+    assert director.wire.inside(lambda: tear_down(director.runtime)) == []
+
+
+def test_frames_that_arrive_are_forwarded_to_the_far_end(director: Director) -> None:
+    director.attach("near")
+    director.apply(table(near_server(director, 1), near_server(director, 2)))
+    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    try:
+        traffic.send(10_000)
+        counters = director.forwarder.counters()
+        assert sum(counters.verdicts.values()) == 10_000
+        assert traffic.came_back(possible_cpus()) == 10_000
+        shares = [tally.packets for tally in counters.servers.values()]
+        assert sum(shares) == 10_000
+        assert min(shares) > 4500
+    finally:
+        traffic.close()
+
+
+def test_a_redirect_leaves_by_the_other_interface(director: Director) -> None:
+    director.wire.ip("link add other type veth peer name other-far")
+    director.wire.ip("link set other up")
+    director.wire.ip("link set other-far up")
+    director.attach("near")
+    other = director.wire.index("other")
+    hop = NextHop(interface_index=other, source_mac="02:00:00:00:00:a1", destination_mac="02:00:00:00:01:01")
+    director.apply(table(server(1, **{name: getattr(hop, name) for name in hop.__slots__})))
+    back = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    away = bpf.map_create(bpf.MAP_TYPE_PERCPU_ARRAY, 4, 8, 1, name="away")
+    program = bpf.prog_load(sink(away), name="sink")
+    end = director.wire.index("other-far")
+    link = director.wire.inside(lambda: bpf.link_create(program, end, flags=xdp.FLAGS_DRV_MODE))
+    try:
+        back.send(1000)
+        assert back.came_back(possible_cpus()) == 0
+        raw = bpf.map_lookup(away, bytes(4), 8 * possible_cpus())
+        assert raw is not None
+        assert sum(int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8)) == 1000
+    finally:
+        back.close()
+        for fd in (link, program, away):
+            os.close(fd)
+
+
+def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> None:
+    """Program and tables are exchanged while frames arrive; what went in comes out."""
+    first = director.program
+    kept = director.directory / "first"
+    program = bpf.obj_get(Path(first))
+    bpf.obj_pin(program, kept)
+    os.close(program)
+    second = director.build()
+    director.attach("near")
+    pools = [table(*(near_server(director, number) for number in numbers)) for numbers in [(1, 2, 3), (2, 3, 4), (5,)]]
+    director.apply(pools[0])
+    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    swapping = threading.Event()
+    swapping.set()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        while swapping.is_set() or sent < 1_000_000:
+            traffic.send(20_000)
+            sent += 20_000
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    swapped, sent_at = set(), []
+    try:
+        for turn in range(50):
+            director.attach("near", program=str(kept) if turn % 2 else second)
+            swapped.add(director.wire.attachment("near").program_id)
+            director.apply(pools[turn % len(pools)])
+            sent_at.append(sent)
+    finally:
+        swapping.clear()
+        sender.join()
+    try:
+        verdicts = {name: count for name, count in director.forwarder.counters().verdicts.items() if count}
+        assert len(swapped) == 2
+        # The swaps came while frames were being sent, not before or after.
+        assert len(set(sent_at)) > 5
+        assert sent >= 1_000_000
+        assert sum(verdicts.values()) == sent
+        assert set(verdicts) <= {"new_flow", "forwarded", "moved_flow", "table_full"}
+        assert traffic.came_back(possible_cpus()) == sent
+    finally:
+        traffic.close()
+        kept.unlink()
