@@ -89,7 +89,8 @@ class Processes:
     def take_ready(self, name: str, ready: Ready) -> None:
         """The process says that an order is in force, or why not."""
         if ready.problem:
-            self._world.log.log("error", "order_failed", process=name, order=ready.of, reason=ready.problem)
+            said = f"the {name} could not do all of {ready.of}: {ready.problem}"
+            self._chronicle.note("error", "order_failed", said, process=name, order=ready.of, reason=ready.problem)
         for answer in self._processes[name].waiting.pop(ready.of, []):
             if not answer.done():
                 answer.set_result(ready.problem)

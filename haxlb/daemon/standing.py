@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, GarpFrame, PeersKnown
 from haxlb.model.addresses import Vip
-from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
 
 MOST_PEERS = 16
@@ -28,6 +29,8 @@ class Standing:
     yielded: tuple[str, ...] = ()
     """Instances that were handed over by `haxlb failover`."""
     _heard: dict[str, dict[IPv4Address, None]] = field(default_factory=dict)
+    _silenced: frozenset[tuple[str, IPv4Address]] = frozenset()
+    """By interface: directors whose silence has made us MASTER, and that were not heard since."""
 
     @property
     def masters(self) -> tuple[VrrpInstance, ...]:
@@ -39,10 +42,12 @@ class Standing:
         """Addresses that this node holds."""
         return tuple(vip for each in self.masters for vip in each.vips)
 
-    def take_statuses(self, instances: tuple[InstanceStatus, ...]) -> None:
-        """The speaker has said how its instances are."""
+    def take_statuses(self, instances: tuple[InstanceStatus, ...]) -> bool:
+        """The speaker has said how its instances are; True when that changes who can be asked for flows."""
         self.roles = {each.name: each.role for each in instances}
         self.yielded = tuple(each.name for each in instances if each.yielded)
+        before, self._silenced = self._silenced, frozenset(_silenced(instances))
+        return self._silenced != before
 
     def hear(self, instance: str, address: IPv4Address) -> bool:
         """An advert of this director was heard; True when it was not known on that interface."""
@@ -76,10 +81,31 @@ class Standing:
         return ConfigureChecker(config=self.config, bpf_directory=self.bpf_directory, program=self.program)
 
     def peers(self) -> tuple[PeersKnown, ...]:
-        """The other directors per interface: those that are configured, and those that were heard."""
+        """The other directors per interface: those that are configured, and those that were heard.
+
+        Without those that fell silent: the forwarder hands packets of unknown flows to a peer, and those for a dead
+        one would be lost until its ARP entry fails. One that resigned still forwards.
+        """
         interfaces = dict.fromkeys(each.interface for each in self.config.instances)
         return tuple(PeersKnown(interface=interface, peers=self._peers_on(interface)) for interface in interfaces)
 
     def _peers_on(self, interface: str) -> tuple[IPv4Address, ...]:
         configured = (peer for each in self.config.instances if each.interface == interface for peer in each.peers)
-        return tuple(dict.fromkeys((*configured, *self._heard.get(interface, ()))))
+        known = dict.fromkeys((*configured, *self._heard.get(interface, ())))
+        return tuple(address for address in known if (interface, address) not in self._silenced)
+
+
+def _silenced(instances: tuple[InstanceStatus, ...]) -> Iterator[tuple[str, IPv4Address]]:
+    """Whose silence has made an instance MASTER: nothing of it for more than half of master_down_interval before."""
+    heard: dict[tuple[str, IPv4Address], float] = {}
+    for each in instances:
+        for peer in each.peers:
+            key = (each.interface, peer.address)
+            heard[key] = max(peer.heard_at, heard.get(key, peer.heard_at))
+    for each in instances:
+        if each.role is not Role.MASTER:
+            continue
+        last_chance = each.since_at - each.master_down_interval_us / SECOND_US / 2
+        for peer in each.peers:
+            if peer.priority > 0 and heard[each.interface, peer.address] < last_chance:
+                yield each.interface, peer.address

@@ -147,7 +147,8 @@ class Supervisor:
                 self._processes.take_ready(name, message)
             case SpeakerStatus():
                 self._survey.take_speaker(message)
-                self._standing.take_statuses(message.instances)
+                if self._standing.take_statuses(message.instances):
+                    self._tell_peers()
                 self._watch_vips()
             case CheckerStatus():
                 self._survey.take_checker(message)

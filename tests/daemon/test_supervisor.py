@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
@@ -13,6 +14,7 @@ from haxlb.daemon.messages import (
     Happened,
     LinkAltered,
     PeersKnown,
+    Ready,
     Stop,
     SwapProgram,
 )
@@ -21,6 +23,7 @@ from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
 from haxlb.model.node import MqttSettings, Role
+from haxlb.model.status import PeerStatus
 
 
 def silent(_):
@@ -392,6 +395,57 @@ def test_unicast_peers_are_told_to_the_checker_at_once(play, kit):
     peers = (IPv4Address("192.168.10.12"), IPv4Address("192.168.10.13"))
     world = play(nothing, kit.node(kit.instance(peers=peers), servers=(kit.virtual_server(),)))
     assert world.messages("checker", PeersKnown)[0] == PeersKnown(interface="eth0", peers=peers)
+
+
+def peers_told(world):
+    return [message.peers for message in world.messages("checker", PeersKnown)]
+
+
+@pytest.mark.parametrize(
+    ("priority", "silent_for", "asked"),
+    [(100, 0.9, True), (200, 3.4, False), (0, 3.4, True)],
+    ids=["it lost the election", "it fell silent", "it resigned"],
+)
+def test_a_peer_whose_silence_made_us_master_is_not_asked_for_flows(play, kit, priority, silent_for, asked):
+    peer = IPv4Address("192.168.10.12")
+
+    async def scene(world):
+        heard = PeerStatus(address=peer, priority=priority, heard_at=world.wall() - silent_for)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(heard,))
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        assert (peer in peers_told(world)[-1]) is asked
+        # Heard again: its flows may be asked for again.
+        again = PeerStatus(address=peer, priority=200, heard_at=world.wall() + 1)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(again,))
+        world.speaker.change("VI_1", Role.BACKUP, "higher priority")
+        assert peer in peers_told(world)[-1]
+
+    play(scene, kit.node(kit.instance(peers=(peer,)), servers=(kit.virtual_server(),)))
+
+
+def test_a_peer_that_is_master_of_another_instance_is_alive(play, kit):
+    peer = IPv4Address("192.168.10.12")
+    two = (
+        kit.instance("VI_1", peers=(peer,)),
+        kit.instance("VI_2", vrid=52, peers=(peer,), vips=(kit.vip("192.168.10.101"),)),
+    )
+
+    async def scene(world):
+        for name, ago in (("VI_1", 5), ("VI_2", 0.5)):
+            heard = PeerStatus(address=peer, priority=200, heard_at=world.wall() - ago)
+            world.speaker.instances[name] = replace(world.speaker.instances[name], peers=(heard,))
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        assert peer in peers_told(world)[-1]
+
+    play(scene, kit.node(*two, servers=(kit.virtual_server(),)))
+
+
+def test_an_order_that_failed_is_in_the_history(play, kit):
+    async def scene(world):
+        world.supervisor.on_message("speaker", Ready(of="ConfigureSpeaker", problem="cannot listen on eth0"))
+        assert any("cannot listen on eth0" in line for line in (await world.supervisor.status()).history)
+
+    play(scene, kit.node())
 
 
 def test_a_changed_mac_has_the_frames_crafted_anew(play, kit):
