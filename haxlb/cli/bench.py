@@ -25,9 +25,8 @@ def pin(path: str, scheduler: str) -> None:
     It serves 10.200.1.1:80, TCP and UDP, with ten servers, and is attached to nothing: for BPF_PROG_TEST_RUN. Frames
     must be addressed to 02:00:00:00:00:aa and arrive on interface 1 (the loopback, which a test run takes).
     """
-    import asyncio
     from pathlib import Path
 
     from haxlb.linux.specimen import pin_until_interrupted
 
-    asyncio.run(pin_until_interrupted(Path(path), scheduler, ready=lambda: click.echo(f"pinned at {path}")))
+    pin_until_interrupted(Path(path), scheduler, ready=lambda: click.echo(f"pinned at {path}"))

@@ -258,10 +258,19 @@ def link_create(prog_fd: int, interface_index: int, *, flags: int = 0) -> int:
 def link_update(link_fd: int, prog_fd: int, *, expected_fd: int | None = None) -> None:
     """Exchange the program of a link without a gap, if `expected_fd` is the one attached now.
 
-    Raises HostError, EPERM (as NotPermitted) where another one is attached.
+    Raises HostError, EPERM where it is not.
     """
     flags, old = (0, 0) if expected_fd is None else (F_REPLACE, expected_fd)
-    do("exchange the attached BPF program", 29, struct.pack("=IIII", link_fd, prog_fd, flags, old))
+    _, number = call(29, buffer(struct.pack("=IIII", link_fd, prog_fd, flags, old)))
+    if number == errno.EPERM and expected_fd is not None:
+        # Who holds the link has the right to update it: this is the answer to a wrong `expected_fd`.
+        raise BpfError(
+            "the attached BPF program is not the one expected",
+            number=number,
+            remedy="another process has exchanged it: stop that, then try again",
+        )
+    if number:
+        raise failure("exchange the attached BPF program", number)
 
 
 def link_detach(link_fd: int) -> None:

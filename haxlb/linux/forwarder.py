@@ -152,7 +152,7 @@ class Forwarder:
                 self._attach(fd, interface, index, mode)
         for pin in self._links():
             if int(pin.name) not in indices.values():
-                self._log("info", "forwarder detached", {"interface": pin.name})
+                self._log("info", "program_detached", {"interface_index": pin.name})
                 pin.unlink()
                 bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
         return self.links()
@@ -170,7 +170,7 @@ class Forwarder:
             expected = bpf.program_by_id(attached)
             with closing(expected):
                 bpf.link_update(link, program, expected_fd=expected)
-            self._log("info", "forwarder swapped", {"interface": interface})
+            self._log("info", "program_swapped_in", {"interface": interface})
 
     def _adopt(self, index: int) -> int | None:
         """The link of ours on this interface, also one that another version of haxlb pinned beside this one's."""
@@ -203,8 +203,13 @@ class Forwarder:
                 ) from problem
             self._log(
                 "warning",
-                "forwarder runs in generic mode, at a fraction of native XDP's speed",
-                {"interface": interface, "native": os.strerror(problem.number)},
+                "generic_mode",
+                {
+                    "interface": interface,
+                    "reason": f"no native XDP: {os.strerror(problem.number)}",
+                    "consequence": "a fraction of native XDP's packet rate",
+                    "remedy": "a driver with XDP, a smaller MTU (of a veth: its peer's), or forwarding.mode generic",
+                },
             )
         try:
             return bpf.link_create(program, index, flags=xdp.FLAGS_SKB_MODE)

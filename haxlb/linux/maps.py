@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import types
+from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
@@ -98,6 +99,7 @@ class Maps:
         bpf.map_update(self.fds[name], key, value * copies)
 
 
+@cache
 def possible_cpus() -> int:
     """How many values a per-CPU element has (Documentation/bpf/map_array.rst)."""
     last = Path("/sys/devices/system/cpu/possible").read_text(encoding="ascii").strip().rsplit(",")[-1]

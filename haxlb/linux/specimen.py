@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -71,13 +71,13 @@ def table(scheduler: Scheduler) -> WantedTable:
     )
 
 
-@contextlib.asynccontextmanager
-async def specimen(wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2) -> AsyncIterator[Specimen]:
+@contextlib.contextmanager
+def specimen(wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2) -> Iterator[Specimen]:
     """A forwarder in a bpffs of its own, which goes with it. Raises HostError."""
     with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
         directory = Path(runtime) / "bpf" / str(layout.ABI_VERSION)
         try:
-            path = await compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2)
+            path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2))
             with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:
                 maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
                 forwarder.apply(wanted)
@@ -107,13 +107,15 @@ def verify_pin(path: Path) -> None:
         raise HostError(f"something is pinned at {path}", remedy=f"rm {path}, or name another path")
 
 
-async def pin_until_interrupted(path: Path, scheduler: str, *, ready: Callable[[], None]) -> None:
+def pin_until_interrupted(path: Path, scheduler: str, *, ready: Callable[[], None]) -> None:
     """Pin a specimen's program at `path`, call `ready`, remove the pin at SIGINT or SIGTERM. Raises HostError."""
     verify_pin(path)
-    interrupted = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
-    async with specimen(table(Scheduler(scheduler))) as loaded:
-        with pinned(loaded.program, path):
+    ends = {signal.SIGINT, signal.SIGTERM}
+    # Blocked from here on: one that comes while the program is built must not leave a mount behind.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    try:
+        with specimen(table(Scheduler(scheduler))) as loaded, pinned(loaded.program, path):
             ready()
-            await interrupted.wait()
+            signal.sigwait(ends)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from ipaddress import IPv4Address
@@ -22,10 +21,8 @@ Crowd = Callable[..., list[dict[str, object]]]
 
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Specimen]:
-    with asyncio.Runner() as runner:
-        context = specimen(WantedTable(), flow_buckets_log2=12)
-        yield runner.run(context.__aenter__())
-        runner.run(context.__aexit__(None, None, None))
+    with specimen(WantedTable(), flow_buckets_log2=12) as made:
+        yield made
 
 
 @pytest.fixture

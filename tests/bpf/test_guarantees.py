@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -28,10 +27,8 @@ SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Specimen]:
     """As large as the default."""
-    with asyncio.Runner() as runner:
-        context = specimen(WantedTable(), flow_buckets_log2=16)
-        yield runner.run(context.__aenter__())
-        runner.run(context.__aexit__(None, None, None))
+    with specimen(WantedTable(), flow_buckets_log2=16) as made:
+        yield made
 
 
 def establish(plane: Plane) -> list[str]:

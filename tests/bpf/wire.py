@@ -12,61 +12,9 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from haxlb.linux import bpf, xdp
+from tests.bpf.assembly import sink, source
 
 T = TypeVar("T")
-
-FIRST_SOURCE_PORT = 34
-"""Offset of the source port in a frame without IP options."""
-
-
-def instruction(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
-    return struct.pack("=BBhi", code, source << 4 | to, offset, value)
-
-
-def sink(counter: int) -> bytes:
-    """Count in element 0 of a per-CPU array of u64, XDP_DROP."""
-    return b"".join(
-        [
-            instruction(0x62, 10, 0, -4, 0),  # *(u32 *)(r10 - 4) = 0
-            instruction(0xBF, 2, 10),  # r2 = r10
-            instruction(0x07, 2, 0, 0, -4),  # r2 += -4
-            instruction(0x18, 1, 1, 0, counter),  # r1 = the map
-            instruction(0),
-            instruction(0x85, 0, 0, 0, 1),  # bpf_map_lookup_elem
-            instruction(0x15, 0, 0, 3, 0),  # if r0 == 0 goto the end
-            instruction(0x79, 1, 0),  # r1 = *(u64 *)r0
-            instruction(0x07, 1, 0, 0, 1),  # r1 += 1
-            instruction(0x7B, 0, 1),  # *(u64 *)r0 = r1
-            instruction(0xB7, 0, 0, 0, bpf.XDP_DROP),
-            instruction(0x95),
-        ]
-    )
-
-
-def source(index: int, mac: bytes) -> bytes:
-    """Address the frame to `mac`, give it a source port by chance, send it out of the interface."""
-    high, low = struct.unpack("<I", mac[:4])[0], struct.unpack("<H", mac[4:])[0]
-    return b"".join(
-        [
-            instruction(0xBF, 6, 1),  # r6 = context
-            instruction(0x85, 0, 0, 0, 7),  # bpf_get_prandom_u32
-            instruction(0x61, 2, 6, 0),  # r2 = data
-            instruction(0x61, 3, 6, 4),  # r3 = data_end
-            instruction(0xBF, 4, 2),  # r4 = r2
-            instruction(0x07, 4, 0, 0, FIRST_SOURCE_PORT + 2),
-            instruction(0x2D, 4, 3, 6),  # if r4 > r3 goto drop
-            instruction(0x6B, 2, 0, FIRST_SOURCE_PORT),  # source port = r0
-            instruction(0x62, 2, 0, 0, high - (1 << 32) if high >> 31 else high),
-            instruction(0x6A, 2, 0, 4, low),
-            instruction(0xB7, 1, 0, 0, index),  # bpf_redirect(index, 0)
-            instruction(0xB7, 2, 0, 0, 0),
-            instruction(0x05, 0, 0, 2),  # goto redirect
-            instruction(0xB7, 0, 0, 0, bpf.XDP_DROP),
-            instruction(0x95),
-            instruction(0x85, 0, 0, 0, 23),
-            instruction(0x95),
-        ]
-    )
 
 
 class Wire:

@@ -1,0 +1,113 @@
+"""A few BPF programs, assembled by hand: the tests and benchmarks need no compiler for them."""
+
+from __future__ import annotations
+
+import struct
+
+SOURCE_ADDRESS, SOURCE_PORT = 26, 34
+"""Offsets in a frame without IP options."""
+
+_DROP = 1
+_LOOKUP, _RANDOM, _TAIL_CALL, _REDIRECT = 1, 7, 12, 23
+"""Numbers of BPF helpers."""
+
+
+def instruction(code: int, to: int = 0, source: int = 0, offset: int = 0, value: int = 0) -> bytes:
+    return struct.pack("=BBhi", code, source << 4 | to, offset, value)
+
+
+def sink(counter: int) -> bytes:
+    """Count in element 0 of a per-CPU array of u64, XDP_DROP."""
+    return b"".join(
+        [
+            instruction(0x62, 10, 0, -4, 0),  # *(u32 *)(r10 - 4) = 0
+            instruction(0xBF, 2, 10),  # r2 = r10
+            instruction(0x07, 2, 0, 0, -4),  # r2 += -4
+            instruction(0x18, 1, 1, 0, counter),  # r1 = the map
+            instruction(0),
+            instruction(0x85, 0, 0, 0, _LOOKUP),
+            instruction(0x15, 0, 0, 3, 0),  # if r0 == 0 goto the end
+            instruction(0x79, 1, 0),  # r1 = *(u64 *)r0
+            instruction(0x07, 1, 0, 0, 1),  # r1 += 1
+            instruction(0x7B, 0, 1),  # *(u64 *)r0 = r1
+            instruction(0xB7, 0, 0, 0, _DROP),
+            instruction(0x95),
+        ]
+    )
+
+
+def source(index: int, mac: bytes) -> bytes:
+    """Address the frame to `mac`, give it a source port by chance, send it out of the interface."""
+    high, low = struct.unpack("<iH", mac)
+    return b"".join(
+        [
+            instruction(0xBF, 6, 1),  # r6 = context
+            instruction(0x85, 0, 0, 0, _RANDOM),
+            instruction(0x61, 2, 6, 0),  # r2 = data
+            instruction(0x61, 3, 6, 4),  # r3 = data_end
+            instruction(0xBF, 4, 2),  # r4 = r2
+            instruction(0x07, 4, 0, 0, SOURCE_PORT + 2),
+            instruction(0x2D, 4, 3, 6),  # if r4 > r3 goto drop
+            instruction(0x6B, 2, 0, SOURCE_PORT),  # source port = r0
+            instruction(0x62, 2, 0, 0, high),
+            instruction(0x6A, 2, 0, 4, low),
+            instruction(0xB7, 1, 0, 0, index),  # bpf_redirect(index, 0)
+            instruction(0xB7, 2, 0, 0, 0),
+            instruction(0x05, 0, 0, 2),  # goto redirect
+            instruction(0xB7, 0, 0, 0, _DROP),
+            instruction(0x95),
+            instruction(0x85, 0, 0, 0, _REDIRECT),
+            instruction(0x95),
+        ]
+    )
+
+
+def relay(jumps: int, macs: bytes, *, clients: int) -> bytes:
+    """Make the frame a fresh one and tail-call program 0 of the array: a test run hands frames back as they left.
+
+    `macs` are its first twelve bytes; it comes from one of `clients` source addresses (a power of two, at most
+    2**16), or with 0 from any port of any address.
+    """
+    first, second, third = struct.unpack("<iii", macs)
+    vary = []
+    if clients > 1:
+        vary = [
+            instruction(0x57, 0, 0, 0, clients - 1),  # r0 &= clients - 1
+            instruction(0x6B, 2, 0, SOURCE_ADDRESS + 2),  # the address' last two bytes = r0
+        ]
+    elif clients == 0:
+        vary = [
+            instruction(0x63, 2, 0, SOURCE_ADDRESS),  # the address = r0
+            instruction(0x77, 0, 0, 0, 8),  # r0 >>= 8
+            instruction(0x6B, 2, 0, SOURCE_PORT),  # the port = r0
+        ]
+    changes = [
+        *vary,
+        instruction(0x62, 2, 0, 0, first),
+        instruction(0x62, 2, 0, 4, second),
+        instruction(0x62, 2, 0, 8, third),
+        instruction(0xBF, 1, 6),  # r1 = context
+        instruction(0x18, 2, 1, 0, jumps),  # r2 = the array
+        instruction(0),
+        instruction(0xB7, 3, 0, 0, 0),
+        instruction(0x85, 0, 0, 0, _TAIL_CALL),
+    ]
+    return b"".join(
+        [
+            instruction(0xBF, 6, 1),  # r6 = context
+            instruction(0x85, 0, 0, 0, _RANDOM) if clients != 1 else instruction(0xB7, 0, 0, 0, 0),
+            instruction(0x61, 2, 6, 0),  # r2 = data
+            instruction(0x61, 3, 6, 4),  # r3 = data_end
+            instruction(0xBF, 4, 2),  # r4 = r2
+            instruction(0x07, 4, 0, 0, SOURCE_PORT + 2),
+            instruction(0x2D, 4, 3, len(changes)),  # if r4 > r3 goto the end
+            *changes,
+            instruction(0xB7, 0),  # XDP_ABORTED: the harness is broken
+            instruction(0x95),
+        ]
+    )
+
+
+def answer(verdict: int) -> bytes:
+    """Return this verdict and nothing else."""
+    return instruction(0xB7, 0, 0, 0, verdict) + instruction(0x95)

@@ -1,0 +1,96 @@
+"""`haxlb bench pin` and `haxlb detach` as a user runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from haxlb.linux import bpf
+from haxlb.linux.bpffs import ensure_bpffs, is_bpffs, unmount
+from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.teardown import tear_down
+from tests.bpf.frames import tcp, udp
+
+pytestmark = pytest.mark.bpf
+
+HAXLB = Path(sys.executable).with_name("haxlb")
+
+
+def haxlb(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([HAXLB, *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def bpffs(tmp_path: Path) -> Iterator[Path]:
+    ensure_bpffs(tmp_path / "fs")
+    yield tmp_path / "fs"
+    unmount(tmp_path / "fs")
+
+
+@pytest.mark.parametrize("scheduler", ["rr", "wrr", "sh", "mh"])
+def test_a_pinned_specimen_forwards_and_goes_when_interrupted(bpffs: Path, scheduler: str) -> None:
+    pin = bpffs / "ours"
+    mounts = Path("/proc/self/mounts").read_text()
+    process = subprocess.Popen(
+        [HAXLB, "bench", "pin", pin, "--scheduler", scheduler], stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"pinned at {pin}\n"
+        program = bpf.obj_get(pin)
+        for frame in (tcp("S"), tcp("A"), udp()):
+            assert bpf.prog_test_run(program, frame).verdict == bpf.XDP_TX
+        os.close(program)
+        process.send_signal(signal.SIGINT if scheduler == "rr" else signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    assert not pin.exists()
+    assert Path("/proc/self/mounts").read_text() == mounts
+
+
+def test_a_path_outside_a_bpffs(tmp_path: Path) -> None:
+    done = haxlb("bench", "pin", tmp_path / "ours")
+    assert (done.returncode, done.stdout) == (71, "")
+    assert (
+        done.stderr
+        == f"haxlb: {tmp_path}/ours does not lie in a bpffs (mkdir -p {tmp_path} && mount -t bpf bpf {tmp_path})\n"
+    )
+
+
+def test_a_path_that_is_taken(bpffs: Path) -> None:
+    taken = bpf.map_create(bpf.MAP_TYPE_ARRAY, 4, 8, 1)
+    bpf.obj_pin(taken, bpffs / "ours")
+    os.close(taken)
+    done = haxlb("bench", "pin", bpffs / "ours")
+    assert done.returncode == 71
+    assert "something is pinned at" in done.stderr
+
+
+def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    done = haxlb("detach", "--runtime-dir", tmp_path)
+    assert done.returncode == 0
+    assert "removed map flows\n" in done.stdout
+    assert "removed program prog-" in done.stdout
+    assert not is_bpffs(tmp_path / "bpf")
+    assert haxlb("detach", "--runtime-dir", tmp_path).stdout == "nothing to remove\n"
+
+
+def test_detach_leaves_a_running_daemons_data_plane_alone(tmp_path: Path) -> None:
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as daemon:
+        daemon.bind(str(tmp_path / "control.sock"))
+        daemon.listen()
+        done = haxlb("detach", "--runtime-dir", tmp_path)
+    assert done.returncode == 71
+    assert "haxlb is running" in done.stderr
+    assert (tmp_path / "bpf" / "1" / "flows").exists()
+    tear_down(tmp_path)
