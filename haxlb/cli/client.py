@@ -13,7 +13,7 @@ from haxlb.model.errors import HaxlbError, HostError, NotPermitted, PeerError, U
 
 RUNTIME_DIR = Path("/run/haxlb")
 SOCKET_NAME = "control.sock"
-SILENCE_S = 60.0
+SILENCE_S = 120.0
 """The longest pause between two lines: a compilation, or a hand-over behind another one."""
 
 

@@ -65,6 +65,7 @@ def _role_changed(fact: RoleChanged) -> Entry:
 
 
 def _peer_heard(fact: PeerHeard) -> Entry:
+    said = f"hears {fact.address} with priority {fact.priority}" if fact.priority else f"hears {fact.address} resign"
     return Entry(
         level="info",
         event="peer_heard",
@@ -74,7 +75,7 @@ def _peer_heard(fact: PeerHeard) -> Entry:
             "peer": str(fact.address),
             "priority": fact.priority,
         },
-        sentence=f"{fact.instance} hears {fact.address} with priority {fact.priority}",
+        sentence=f"{fact.instance} {said}",
     )
 
 

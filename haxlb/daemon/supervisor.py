@@ -88,6 +88,12 @@ class Supervisor:
             self._stopping.set()
 
     async def _start(self) -> None:
+        async with self._changing:
+            await self._start_all()
+        self._spawn(self._publish_regularly())
+        self._on_started()
+
+    async def _start_all(self) -> None:
         standing, config = self._standing, self._standing.config
         self._chronicle.configure(config.instances)
         self._world.broker.configure(config.mqtt, config.node)
@@ -103,8 +109,6 @@ class Supervisor:
         if config.instances:
             self._processes.start("speaker")
         self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
-        self._spawn(self._publish_regularly())
-        self._on_started()
 
     async def _build(self, config: NodeConfig) -> str:
         """Compile the forwarder; where that fails, what is still attached from an earlier run is kept."""

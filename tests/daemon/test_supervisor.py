@@ -89,6 +89,16 @@ def test_a_stop_during_the_start_ends_it(play, kit):
     assert world.messages("checker", Stop)
 
 
+def test_a_reload_during_the_start_comes_after_it(play, kit):
+    async def scene(world):
+        world.loaded = Loaded(config=kit.node(kit.instance(priority=90), servers=(kit.virtual_server(),)))
+        assert (await reload(world)).ok
+        assert asyncio.get_running_loop().time() == pytest.approx(1.5, abs=0.1)
+        assert [each.instances[0].priority for each in world.messages("speaker", ConfigureSpeaker)] == [150, 90]
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=1.5)
+
+
 # -- death
 
 

@@ -330,6 +330,31 @@ def test_a_planned_hand_over_and_back(site, unicast):
     two.becomes(Role.BACKUP)
 
 
+@pytest.mark.skipif(shutil.which("keepalived") is None, reason="needs keepalived (apt)")
+def test_a_silent_keepalived_is_a_peer_to_hand_over_to(site, tmp_path):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    host = site.lab.host("ka", "10.8.0.2/24")
+    config = tmp_path / "keepalived.conf"
+    config.write_text(configuration("ka", 100, servers=False))
+    pids = ("-p", str(tmp_path / "pid"), "-r", str(tmp_path / "vrrp.pid"))
+    host.start(
+        "keepalived", "-n", "-l", "-P", "-f", str(config), *pids, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+    )
+
+    def joined() -> bool:
+        return "224.0.0.18" in host.run("ip", "maddress", "show", "dev", "eth0").stdout
+
+    eventually(joined, "it listens")
+    done = one.cli("failover")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "10.8.0.2 listens to VRRP (224.0.0.18) on eth0" in done.stdout
+    eventually(lambda: VIP in addresses(host), "it has the address")
+    assert not has_vip(one)
+    assert one.cli("resume").returncode == 0
+    one.becomes(Role.MASTER)
+
+
 def test_alone_a_hand_over_is_refused_and_by_force_taken_back(site):
     one = site.director("lb1", 150).start()
     one.becomes(Role.MASTER)
