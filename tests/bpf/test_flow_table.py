@@ -70,6 +70,22 @@ def test_an_expired_flow_makes_way(plane: Plane, crowd: Crowd) -> None:
     assert ports(plane) == {client["port"] for client in (*settled, later)}
 
 
+def test_what_has_expired_makes_way_before_what_was_silent_for_longer(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    single, *_ = crowd(1, which=2)
+    half_open, *settled, late = crowd(4)
+    plane.send(udp(**single))
+    plane.age(100)
+    plane.send(tcp(**half_open))
+    plane.age(70)
+    for client in settled:
+        establish(plane, client)
+    assert len(plane.flows()) == 4
+    assert plane.send(tcp(**late)).reason == "new_flow"
+    assert half_open["port"] not in ports(plane)
+    assert single["port"] in ports(plane)
+
+
 def test_half_open_and_closing_flows_make_way_the_longest_silent_first(plane: Plane, crowd: Crowd) -> None:
     serve(plane)
     settled, closing, half_open, recent, *late = crowd(7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from scapy.layers.inet import ICMP, IP, TCP, IPOption
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether
 
+from haxlb.forwarding import layout
 from haxlb.forwarding.layout import FlowState
 from haxlb.forwarding.reference import Action
 from haxlb.forwarding.wanted import WantedTable
@@ -238,6 +241,15 @@ def test_without_a_server_packets_are_dropped_and_counted(plane: Plane) -> None:
     assert plane.expect(tcp()).action is Action.DROP
     plane.apply(table(server(1)))
     assert plane.expect(tcp()).reason == "new_flow"
+
+
+def test_a_server_that_died_before_its_ring_was_exchanged_gets_no_packet(plane: Plane) -> None:
+    """A writer that was killed between two writes left this; better no answer than a frame to nowhere."""
+    plane.apply(table(server(1)))
+    dead = layout.BackendRecord.unpack(plane.maps.read("backends", layout.INDEX.pack(1)) or b"")
+    plane.maps.write("backends", layout.INDEX.pack(1), replace(dead, state=0).pack())
+    assert plane.send(tcp()).reason == "no_server"
+    assert plane.flows() == []
 
 
 def test_a_new_mac_is_used_for_old_flows_at_once(plane: Plane) -> None:
