@@ -59,7 +59,6 @@ class ControlSocket:
         self._write_patience_s = write_patience_s
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
-        self._running: set[asyncio.Task[Answer]] = set()
 
     async def open(self) -> None:
         """Listen. The caller holds the instance lock: a socket that is there is a dead one's. Raises HostError."""
@@ -141,11 +140,8 @@ class ControlSocket:
             if not writer.is_closing():
                 writer.write(encode(what))
 
-        # A task of its own, shielded: a client that goes away in the middle of a hand-over does not leave it half done.
-        task = asyncio.ensure_future(self._command(request, step))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        # A client that goes away is noticed only when it is answered: a hand-over is never left half done.
+        return await self._command(request, step)
 
     async def _put(self, writer: asyncio.StreamWriter, reply: Reply) -> None:
         writer.write(encode(reply))

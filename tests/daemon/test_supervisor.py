@@ -246,6 +246,20 @@ def test_a_refused_file_changes_nothing_and_is_shown(play, kit):
     play(scene, kit.node())
 
 
+def test_the_node_keeps_its_name_until_it_is_restarted(play, kit):
+    """MQTT topics, claims and the last will are under the old one."""
+
+    async def scene(world):
+        world.loaded = Loaded(config=replace(kit.node(servers=(kit.virtual_server(443),)), node="lb9"))
+        answer = await reload(world)
+        assert answer.ok
+        assert "the node is called lb1 until haxlb is restarted" in answer.message
+        assert (await world.supervisor.status()).node == "lb1"
+        assert world.messages("checker", ConfigureChecker)[-1].config.node == "lb1"
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
 def test_a_change_of_servers_does_not_wake_the_speaker(play, kit):
     async def scene(world):
         spoken = len(world.messages("speaker"))
@@ -441,10 +455,10 @@ def test_a_peer_that_is_master_of_another_instance_is_alive(play, kit):
     )
 
     async def scene(world):
-        for name, ago in (("VI_1", 5), ("VI_2", 0.5)):
+        for name, ago in (("VI_1", 0.5), ("VI_2", 5)):
             heard = PeerStatus(address=peer, priority=200, heard_at=world.wall() - ago)
             world.speaker.instances[name] = replace(world.speaker.instances[name], peers=(heard,))
-        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        world.speaker.change("VI_2", Role.MASTER, "no advert")
         assert peer in peers_told(world)[-1]
 
     play(scene, kit.node(*two, servers=(kit.virtual_server(),)))

@@ -55,7 +55,7 @@ class World:
         self.heard = asyncio.Event()
         self.children = Children(
             on_message=self._hear,
-            on_exit=lambda name, code: self.exits.put_nowait((name, code)),
+            on_exit=self._end,
             on_malformed=lambda name, _: self.malformed.append(name),
             modules=modules,
         )
@@ -63,6 +63,10 @@ class World:
     def _hear(self, name: str, message: object) -> None:
         self.said.append((name, message))
         self.heard.set()
+
+    def _end(self, name: str, code: int) -> None:
+        self.said.append((name, "dead"))
+        self.exits.put_nowait((name, code))
 
     async def hello(self) -> None:
         await self.heard.wait()
@@ -91,7 +95,8 @@ def test_the_last_words_of_a_dead_child_come_before_its_death(modules):
         await world.hello()
         world.children.send("checker", AskStatus(ticket=1000))
         assert await world.exit() == ("checker", 7)
-        assert sum(message.event == "last_words" for _, message in world.said) == 1000
+        assert world.said[-1] == ("checker", "dead")
+        assert sum(message.event == "last_words" for _, message in world.said[:-1]) == 1000
 
     asyncio.run(scene())
 

@@ -429,7 +429,8 @@ def test_a_broker_that_goes_and_comes_back_gets_the_present(broker_directory):
     async def scene(mosquitto, _):
         node = Node(mosquitto.port, "lb1")
         await node.connected()
-        node.broker.publish(role_changed(Role.MASTER))
+        node.broker.publish(raised())
+        await until(lambda: node.broker._outbox._retained and not node.broker._outbox._events)
         mosquitto.stop()
         await until(lambda: node.broker.state.startswith("not connected"))
         node.broker.publish(role_changed(Role.BACKUP, Role.MASTER))
@@ -438,10 +439,29 @@ def test_a_broker_that_goes_and_comes_back_gets_the_present(broker_directory):
         listening = asyncio.ensure_future(ear.listen(mosquitto.port))
         await until(lambda: ear.held.get("haxlb/test/lb1/vrrp/VI_1/state") == b"BACKUP")
         await until(lambda: [event["seq"] for event in ear.events][-1:] == [2])
+        await until(lambda: ear.held.get("haxlb/test/lb1/alarms/split-brain/VI_1"))
         assert [level for level, event, _ in node.logged if event == "mqtt_disconnected" and level == "warning"]
         await node.broker.close()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+
+    with_broker(broker_directory, scene)
+
+
+@needs_mosquitto
+def test_claims_end_with_the_connection(broker_directory):
+    """A claim that can no longer be withdrawn would stand for ever: no MQTT is no evidence."""
+
+    async def scene(mosquitto, _):
+        one, two = Node(mosquitto.port, "lb1"), Node(mosquitto.port, "lb2")
+        await one.connected()
+        await two.connected()
+        two.broker.claim(PublishClaim(instance="VI_1", vrid=51, master=True))
+        await until(lambda: [fact.master for fact in one.facts] == [True])
+        mosquitto.stop()
+        await until(lambda: [fact.master for fact in one.facts] == [True, False])
+        await one.broker.close()
+        await two.broker.close()
 
     with_broker(broker_directory, scene)
 
