@@ -112,6 +112,27 @@ def test_what_could_not_be_delivered_comes_again_in_order():
     assert [json.loads(payload)["real_server"] for _, payload, _ in everything(outbox)] == ["a", "b"]
 
 
+def test_only_what_is_not_true_any_more_is_stale():
+    outbox = Outbox("lb1")
+    outbox.put_fact(raised(), at=0)
+    everything(outbox)
+    outbox.clear_stale("~/alarms/split-brain/VI_1")
+    outbox.clear_stale("~/alarms/split-brain/VI_9")
+    assert everything(outbox) == [("~/alarms/split-brain/VI_9", b"", True)]
+
+
+def test_another_broker_gets_what_is_true_and_no_old_news():
+    outbox = Outbox("lb1")
+    outbox.put_fact(raised(), at=0)
+    outbox.put_fact(cleared(), at=0)
+    outbox.put_fact(role_changed(Role.MASTER), at=0)
+    other = outbox.successor("lb1")
+    other.put_all()
+    assert [topic for topic, _, _ in everything(other)] == ["~/vrrp/VI_1/state", "vrrp/51/claims/lb1"]
+    other.put_fact(raised(), at=0)
+    assert json.loads(everything(other)[-1][1])["seq"] == 4
+
+
 def test_a_withdrawn_claim_keeps_the_role_that_was_told():
     outbox = Outbox("lb1")
     outbox.put_fact(role_changed(Role.BACKUP, Role.MASTER), at=0)
