@@ -77,6 +77,8 @@ class AdvertSockets:
         self._clock = clock
         self._complaints = complaints
         self._multicast: dict[str, _Multicast] = {}
+        self._unwanted: set[str] = set()
+        """Interfaces whose multicast sockets are open for a farewell only."""
         self._unicast: socket.socket | None = None
         self._unicast_interfaces: dict[IPv4Address, tuple[str, ...]] = {}
         self._unicast_vrids: frozenset[int] = frozenset()
@@ -94,8 +96,9 @@ class AdvertSockets:
     def configure(
         self, instances: Iterable[VrrpInstance], indices: dict[str, int], sources: dict[str, IPv4Address | None]
     ) -> dict[tuple[str, int], HostError]:
-        """Open what these instances need and close the rest; call again when an interface comes or goes.
+        """Open what these instances need; call again when an interface comes or goes.
 
+        What they no longer need stays open until `retire`: whoever leaves must still be able to say priority 0.
         `indices` and `sources` hold the index and the own address of each interface that exists. Returns why an
         instance is deaf, by its key: one that cannot hear its peer must not run, it would become MASTER.
         """
@@ -105,6 +108,15 @@ class AdvertSockets:
         deaf = self._configure_multicast(multicast, indices)
         deaf |= self._configure_unicast(unicast, sources)
         return deaf
+
+    def retire(self) -> None:
+        """Close what the instances of the last `configure` do not need."""
+        for interface in self._unwanted:
+            self._multicast.pop(interface).socket.close()
+        self._unwanted = set()
+        if self._unicast and not self._unicast_vrids:
+            self._unicast.close()
+            self._unicast = None
 
     def send(self, datagram: Datagram) -> None:
         """Hand to the kernel at once; a failure is counted and logged, never raised."""
@@ -144,9 +156,10 @@ class AdvertSockets:
         wanted = {each.interface: indices[each.interface] for each in instances if each.interface in indices}
         for interface, entry in list(self._multicast.items()):
             # A socket stays bound to the index it was opened for: an interface made anew needs another one.
-            if wanted.get(interface) != entry.index:
+            if indices.get(interface) not in (None, entry.index):
                 entry.socket.close()
                 del self._multicast[interface]
+        self._unwanted = {each for each in self._multicast if each not in wanted}
         deaf: dict[tuple[str, int], HostError] = {}
         for interface, index in wanted.items():
             ours = [each for each in instances if each.interface == interface]
@@ -175,9 +188,6 @@ class AdvertSockets:
                 self._unicast = _open_unicast()
             except HostError as problem:
                 return {each.key: problem for each in instances}
-        elif not instances and self._unicast:
-            self._unicast.close()
-            self._unicast = None
         return {}
 
     def _drain(

@@ -64,6 +64,13 @@ class Links:
         for interface in self._known:
             self.link(interface)
 
+    def narrow(self, interfaces: Iterable[str], vips: Iterable[IPv4Address]) -> None:
+        """Go on watching these only, of those that are watched; nothing is asked."""
+        self._vips = frozenset(vips)
+        wanted = frozenset(interfaces)
+        self._known = {name: link for name, link in self._known.items() if name in wanted}
+        self._indices = {name: index for name, index in self._indices.items() if name in wanted}
+
     def link(self, interface: str) -> Link | None:
         """The interface as it is now, None when there is none of that name."""
         found = self._ask(interface)

@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address
 from typing import Any
 
 from haxlb.daemon.messages import (
@@ -122,11 +123,10 @@ class SpeakerProcess:
         self._pipe.close()
 
     def _configure(self, instances: tuple[VrrpInstance, ...], frames: tuple[GarpFrame, ...]) -> None:
+        # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
+        self._links.watch(*_watched((*self._instances, *instances)))
         self._instances = instances
         self._announcer.take(frames)
-        interfaces = [each.interface for each in instances]
-        vips = [vip for each in instances for vip in each.vips]
-        self._links.watch([*interfaces, *(vip.interface for vip in vips)], [vip.address for vip in vips])
         problem = self._apply()
         if not self._frozen:
             freeze_collector()
@@ -139,9 +139,11 @@ class SpeakerProcess:
         names = self._links.watched
         sources = {name: link.address if (link := self._links.known(name)) else None for name in names}
         deaf = self._adverts.configure(self._instances, self._links.indices, sources)
-        self._watch_sockets()
         self._addresses.prepare(vip for each in self._instances for vip in each.vips)
         self._speaker.configure(each for each in self._instances if each.key not in deaf)
+        self._adverts.retire()
+        self._watch_sockets()
+        self._links.narrow(*_watched(self._instances))
         self._tell_links()
         return "; ".join(dict.fromkeys(str(problem) for problem in deaf.values()))
 
@@ -229,6 +231,13 @@ class SpeakerProcess:
         if ticket == 0:
             self._status_due = False
         self._pipe.send(SpeakerStatus(ticket=ticket, instances=self._speaker.status(time.time_ns() // 1000)))
+
+
+def _watched(instances: Iterable[VrrpInstance]) -> tuple[list[str], list[IPv4Address]]:
+    """Interfaces and VIPs of these instances."""
+    listed = tuple(instances)
+    vips = [vip for each in listed for vip in each.vips]
+    return [*(each.interface for each in listed), *(vip.interface for vip in vips)], [vip.address for vip in vips]
 
 
 async def serve(fd: int) -> int:

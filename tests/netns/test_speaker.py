@@ -246,6 +246,23 @@ def test_reconfiguring_without_a_change_touches_nothing_and_vips_come_and_go(pai
     assert two.status().instances[0].role is Role.BACKUP
 
 
+@pytest.mark.parametrize("unicast", [False, True], ids=["multicast", "unicast"])
+def test_an_instance_that_is_removed_from_its_interface_resigns_there(pair: Pair, unicast: bool) -> None:  # noqa: FBT001
+    mine = replace(FAST, peers=(TWO,), source=ONE) if unicast else FAST
+    theirs = replace(SECOND, peers=(ONE,)) if unicast else SECOND
+    one, two = elect(pair, mine, theirs)
+    with Ear(pair.d2.namespace) as ear:
+        assert one.configure() == ""
+        # At once: the lifetime of the address would end it only within two seconds.
+        assert holders(pair) != ["d1"]
+        resigned = eventually(lambda: ear.adverts_of(ONE, 0), "priority 0")
+        taken = eventually(lambda: ear.adverts_of(TWO), "the backup speaks")[0]
+        assert (taken.at_ns - resigned[0].at_ns) / 1e6 < 250, "within the skew, not after master_down_interval"
+    two.becomes(Role.MASTER)
+    assert one.configure(mine) == ""
+    one.becomes(Role.MASTER, start=len(one.messages))
+
+
 def test_multicast_to_unicast_while_running(pair: Pair) -> None:
     one, two = elect(pair)
     assert one.configure(replace(FAST, peers=(TWO,))) == ""
