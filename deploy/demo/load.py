@@ -311,7 +311,7 @@ class KeptConnection:
             self._connection.close()
             self._connection = None
         if self._established:
-            self._write(Break(started_us=end.started_us, outcome=end.outcome))
+            self._write(Break(started_us=end.started_us, ended_us=now_us(), outcome=end.outcome))
         self._established = False
         self._loop.at(now_us() + (0 if end.idle else KEPT_PACE_US), self.open)
 

@@ -36,6 +36,7 @@ class Break:
 
     started_us: int
     """Start of the request that was under way, or the moment of the loss when none was."""
+    ended_us: int
     outcome: str
 
 
@@ -50,7 +51,7 @@ class Journal:
 def encode(record: Request | Break) -> str:
     """One line, newline included."""
     if isinstance(record, Break):
-        return json.dumps(["break", record.started_us, record.outcome]) + "\n"
+        return json.dumps(["break", record.started_us, record.ended_us, record.outcome]) + "\n"
     row = [record.kind, record.started_us, record.ended_us, record.outcome, record.server]
     return json.dumps(row) + "\n"
 
@@ -64,7 +65,7 @@ def decode(lines: Iterable[str]) -> Journal:
             continue
         row = json.loads(line)
         if row[0] == "break":
-            breaks.append(Break(started_us=row[1], outcome=row[2]))
+            breaks.append(Break(started_us=row[1], ended_us=row[2], outcome=row[3]))
         else:
             requests.append(
                 Request(kind=row[0], started_us=row[1], ended_us=row[2], outcome=row[3], server=row[4]),

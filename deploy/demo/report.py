@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from demo.records import NEW, Journal
+from demo.records import NEW, Break, Journal, Request
 
 PHASES = (
     "steady",
@@ -22,6 +22,8 @@ PHASES = (
 UNTOUCHED = ("steady", "server-back", "hot-swap", "failover", "speaker-killed", "master-back")
 """Phases in which no request may fail."""
 GAP_ALLOWANCE_MS = 50.0
+IN_FLIGHT_US = 100_000
+"""An answer takes a few milliseconds here; what has waited longer than this was in trouble already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,11 @@ class PhaseReport:
 
 
 def reports(journal: Journal, marks: list[Mark], end_us: int) -> list[PhaseReport]:
-    """One report per mark. A failure belongs to the phase in which its request started."""
+    """One report per mark.
+
+    A request belongs to the phase in which it started; but one that was just under way when the next phase began, and
+    failed then, was hit by the event of that phase and belongs there.
+    """
     successes = sorted(each.ended_us for each in journal.requests if not each.failed)
     bounds = [*(mark.at_us for mark in marks), end_us]
     return [
@@ -68,7 +74,7 @@ def reports(journal: Journal, marks: list[Mark], end_us: int) -> list[PhaseRepor
 
 def _report(journal: Journal, mark: Mark, span: tuple[int, int], successes: list[int]) -> PhaseReport:
     start, stop = span
-    requests = [each for each in journal.requests if start <= each.started_us < stop]
+    requests = [each for each in journal.requests if belongs(each, span, failed=each.failed)]
     failed = [each for each in requests if each.failed]
     answered = Counter(each.server for each in requests if each.kind == NEW and not each.failed)
     total = sum(answered.values())
@@ -77,7 +83,7 @@ def _report(journal: Journal, mark: Mark, span: tuple[int, int], successes: list
         name=mark.name,
         requests=len(requests),
         failed=len(failed),
-        broken=sum(start <= each.started_us < stop for each in journal.breaks),
+        broken=sum(belongs(each, span, failed=True) for each in journal.breaks),
         gap_ms=round((gap[1] - gap[0]) / 1000, 1),
         theory_ms=mark.theory_ms,
         share={name: round(count / total, 4) for name, count in sorted(answered.items())},
@@ -85,6 +91,12 @@ def _report(journal: Journal, mark: Mark, span: tuple[int, int], successes: list
         gap_us=gap,
         failed_us=tuple(sorted(each.started_us for each in failed)),
     )
+
+
+def belongs(record: Request | Break, span: tuple[int, int], *, failed: bool) -> bool:
+    """Whether a request or a break counts in the phase that lasts from `span[0]` to `span[1]`."""
+    start, stop = (mark - IN_FLIGHT_US if failed and record.ended_us >= mark else mark for mark in span)
+    return start <= record.started_us < stop
 
 
 def longest_gap(successes: list[int], start: int, stop: int) -> tuple[int, int]:

@@ -28,20 +28,36 @@ def all_rows(**changes: PhaseReport) -> list[PhaseReport]:
 
 
 def test_journal_survives_the_file_and_a_line_that_was_cut_short():
-    records = [request(1, 2), request(3, 4, "reset", kind=KEPT), Break(started_us=3000, outcome="reset")]
+    records = [request(1, 2), request(3, 4, "reset", kind=KEPT), Break(started_us=3000, ended_us=4000, outcome="reset")]
     lines = [encode(each) for each in records]
     assert decode([*lines, lines[0][:-4]]) == Journal(requests=tuple(records[:2]), breaks=(records[2],))
 
 
 def test_a_failure_belongs_to_the_phase_in_which_its_request_started():
     journal = Journal(
-        requests=(request(10, 11), request(95, 1095, "timeout"), request(120, 121)),
-        breaks=(Break(started_us=99 * MS, outcome="timeout"), Break(started_us=100 * MS, outcome="reset")),
+        requests=(request(10, 11), request(95, 1095, "timeout"), request(1020, 1021)),
+        breaks=(
+            Break(started_us=899 * MS, ended_us=1200 * MS, outcome="timeout"),
+            Break(started_us=1000 * MS, ended_us=1001 * MS, outcome="reset"),
+        ),
     )
-    marks = [Mark(name="steady", at_us=0, theory_ms=0), Mark(name="power-off", at_us=100 * MS, theory_ms=0)]
-    first, second = reports(journal, marks, 200 * MS)
+    marks = [Mark(name="steady", at_us=0, theory_ms=0), Mark(name="power-off", at_us=1000 * MS, theory_ms=0)]
+    first, second = reports(journal, marks, 2000 * MS)
     assert (first.requests, first.failed, first.broken, first.reasons) == (2, 1, 1, {"timeout": 1})
     assert (second.requests, second.failed, second.broken, second.reasons) == (1, 0, 1, {})
+
+
+def test_what_was_under_way_when_the_event_came_belongs_to_the_event():
+    hit = request(995, 1003, "reset")
+    answered = request(996, 1004)
+    failed_before = request(980, 990, "refused")
+    in_trouble_before = request(899, 1899, "timeout")
+    lost = Break(started_us=995 * MS, ended_us=1003 * MS, outcome="reset")
+    journal = Journal(requests=(hit, answered, failed_before, in_trouble_before), breaks=(lost,))
+    marks = [Mark(name="steady", at_us=0, theory_ms=0), Mark(name="server-down", at_us=1000 * MS, theory_ms=0)]
+    first, second = reports(journal, marks, 2000 * MS)
+    assert (first.requests, first.reasons, first.broken) == (3, {"refused": 1, "timeout": 1}, 0)
+    assert (second.requests, second.reasons, second.broken) == (1, {"reset": 1}, 1)
 
 
 def test_share_counts_answers_on_new_connections_only():
