@@ -121,6 +121,12 @@ class Checker:
         self._tell(ReachChanged(address=address, reachable=next_hop is not None), now)
         self._arm(now)
 
+    def on_interfaces(self) -> None:
+        """An interface of this host has another MAC, or is new."""
+        now = self._clock.now()
+        self._plane.interfaces_changed(now)
+        self._arm(now)
+
     def on_wake(self) -> None:
         """The time asked for has come: probes that are due, and what the data plane shall do."""
         now = self._clock.now()

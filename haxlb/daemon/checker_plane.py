@@ -65,6 +65,13 @@ class DataPlane:
             self._swapping = True
             self._try_soon()
 
+    def interfaces_changed(self, now: int) -> None:
+        """One has another MAC, or is new: the program must know its own MACs, and a new interface carries none."""
+        self._applied = None
+        if self._look_at is not None:
+            self._look_at = now
+        self._try_soon()
+
     def answer(self, of: str) -> None:
         """Report `ready` for this message once `settle` has tried."""
         self._answers.append(of)

@@ -27,7 +27,7 @@ class ProbePort(Protocol):
 
 
 class NeighbourPort(Protocol):
-    """Finds out how frames reach addresses, and keeps it fresh; comes in through `on_neighbour`."""
+    """Finds out how frames reach addresses, and keeps it fresh; comes in through `on_neighbour` and `on_interfaces`."""
 
     def follow(self, addresses: Iterable[IPv4Address]) -> None:
         """Follow exactly these. What is known of a new one at once, or found out later, is reported from the loop."""

@@ -61,7 +61,7 @@ class CheckerProcess:
         self._pipe = pipe
         self._notify = ScriptRunner(pipe.log)
         self._prober = Prober(self._on_probe_result)
-        self._neighbours = Neighbours(self._on_neighbour, pipe.log)
+        self._neighbours = Neighbours(self._on_neighbour, pipe.log, on_interfaces=self._on_interfaces)
         self._forwarder = PinnedForwarder(pipe.log)
         self._verdicts = VerdictFile(pipe.log)
         self._wake = TimerfdWake(self._on_wake)
@@ -132,6 +132,9 @@ class CheckerProcess:
 
     def _on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
         self._checker.on_neighbour(address, next_hop, reason)
+
+    def _on_interfaces(self) -> None:
+        self._checker.on_interfaces()
 
     def _send_status(self, ticket: int) -> None:
         servers, plane = self._checker.status(time.time_ns() // 1000)

@@ -42,13 +42,22 @@ Report = Callable[[IPv4Address, NextHop | None, str], None]
 
 
 class Neighbours:
-    """NeighbourPort: calls `on_neighbour(address, next_hop, reason)` from the running loop, at changes only.
+    """NeighbourPort: calls `on_neighbour(address, next_hop, reason)` from the running loop, at changes only, and
+    `on_interfaces()` when any interface has another MAC or is new.
 
     Two sockets: requests are answered at once on one, events arrive on the other.
     """
 
-    def __init__(self, on_neighbour: Report, log: Log, *, refresh_s: float = REFRESH_S) -> None:
+    def __init__(
+        self,
+        on_neighbour: Report,
+        log: Log,
+        *,
+        on_interfaces: Callable[[], None] = lambda: None,
+        refresh_s: float = REFRESH_S,
+    ) -> None:
         self._on_neighbour = on_neighbour
+        self._on_interfaces = on_interfaces
         self._log = log
         self._refresh_s = refresh_s
         self._loop = asyncio.get_running_loop()
@@ -122,6 +131,7 @@ class Neighbours:
 
     def _readable(self) -> None:
         routes_changed = lost = False
+        macs_before = self._macs()
         while True:
             try:
                 datagram = self._events.recv(1 << 16)
@@ -143,6 +153,12 @@ class Neighbours:
             self._look_at_routes()
         self._use([address for address, route in self._routes.items() if before[address] != route])
         self._report()
+        if not self._macs().items() <= macs_before.items():
+            self._on_interfaces()
+
+    def _macs(self) -> dict[int, str]:
+        """MAC by interface index."""
+        return {index: link.mac for index, link in self._links.items()}
 
     def _take(self, kind: int, message: bytes) -> bool:
         """Take in one event; whether routes may have changed."""

@@ -310,6 +310,19 @@ def test_an_interface_that_was_made_anew_gets_the_program_again() -> None:
     assert stage.checker.status(0)[1].swaps == 0
 
 
+def test_a_changed_interface_is_told_to_the_forwarder_at_once_although_no_table_changes() -> None:
+    stage = running()
+    stage.checker.on_interfaces()
+    stage.go()
+    assert stage.calls == ["apply"]
+    # One that was made anew carries no program, and does not wait for the next look.
+    attached = stage.forwarder.attached[-1]
+    stage.forwarder.attached.clear()
+    stage.checker.on_interfaces()
+    stage.go()
+    assert stage.forwarder.attached == [attached]
+
+
 def test_the_problem_is_the_answer_when_the_configuration_cannot_be_forwarded() -> None:
     stage = Stage()
     stage.forwarder.refusal = "no bpffs"

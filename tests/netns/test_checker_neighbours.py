@@ -42,12 +42,17 @@ class Observer:
     def __init__(self, host: Host, refresh_s: float = 0.2) -> None:
         self.said: Said = []
         self.logged: list[str] = []
+        self.interfaces_changed = 0
         with inside(host.namespace):
             self.neighbours = Neighbours(
                 lambda *words: self.said.append(words),
                 lambda _, event, **__: self.logged.append(event),
+                on_interfaces=self._count,
                 refresh_s=refresh_s,
             )
+
+    def _count(self) -> None:
+        self.interfaces_changed += 1
 
     def of(self, address: IPv4Address) -> tuple[NextHop | None, str] | None:
         """The last word on an address."""
@@ -162,6 +167,24 @@ def test_our_own_mac_and_link(lab: Lab) -> None:
         await observer.until(lambda: observer.of(FIRST) == (None, f"no route to {FIRST}"))
         director.run("ip", "link", "set", "eth0", "up")
         await observer.until(lambda: observer.of(FIRST) == (to(director, first), ""))
+
+    run(director, test)
+
+
+def test_a_new_mac_and_a_new_interface_are_said_also_where_no_server_is(lab: Lab) -> None:
+    director = lab.hosts["d1"]
+
+    async def test(observer: Observer) -> None:
+        director.run("ip", "link", "set", "eth0", "address", "02:77:00:00:00:12")
+        await observer.until(lambda: observer.interfaces_changed == 1)
+        director.run("ip", "link", "set", "eth0", "down")
+        director.run("ip", "link", "set", "eth0", "up")
+        observer.neighbours.follow([FIRST])
+        await observer.until(lambda: observer.of(FIRST) is not None)
+        assert observer.interfaces_changed == 1
+        director.run("ip", "link", "add", "eth7", "type", "bridge")
+        await observer.until(lambda: observer.interfaces_changed > 1)
+        director.run("ip", "link", "delete", "eth7")
 
     run(director, test)
 
