@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.model.node import HttpUrl
+
+Search = Callable[[re.Pattern[bytes], bytes], bool | None]
+"""Whether a pattern is found in a body; None = it took too long to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +35,29 @@ def accepts(url: HttpUrl, status: int) -> bool:
     return any(low <= status <= high for low, high in url.status_codes)
 
 
-def judge(url: HttpUrl, answer: HttpAnswer) -> Outcome:
+def search_whole(pattern: re.Pattern[bytes], body: bytes) -> bool:
+    """Search however long it takes."""
+    return pattern.search(body) is not None
+
+
+def judge(url: HttpUrl, answer: HttpAnswer, search: Search = search_whole) -> Outcome:
     """Hold an answer against the url's criteria; the first that fails gives the reason. Never raises."""
     if not accepts(url, answer.status):
         return failed(f"HTTP {answer.status}, wanted {_wanted(url.status_codes)}")
     if url.digest is not None and answer.digest != url.digest.lower():
         return failed(f"digest {answer.digest} differs from {url.digest.lower()}")
     if url.regex is not None:
-        return _judge_body(url, url.regex, answer)
+        return _judge_body(url, url.regex, answer, search)
     return passed(f"HTTP {answer.status}")
 
 
-def _judge_body(url: HttpUrl, regex: str, answer: HttpAnswer) -> Outcome:
+def _judge_body(url: HttpUrl, regex: str, answer: HttpAnswer, search: Search) -> Outcome:
     pattern = _compiled(regex)
     if pattern is None:
         return failed(f"regex {regex!r} is not valid")
-    matched = pattern.search(answer.body) is not None
+    matched = search(pattern, answer.body)
+    if matched is None:
+        return failed(f"regex {regex!r} takes too long on this body")
     if matched and url.regex_no_match:
         return failed(f"body matches {regex!r}, wanted no match")
     if not matched and not url.regex_no_match:

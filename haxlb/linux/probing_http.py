@@ -12,6 +12,7 @@ import h11
 from haxlb import __version__
 from haxlb.health.judge import HttpAnswer, accepts, judge, needs_body
 from haxlb.health.outcome import Outcome, failed
+from haxlb.linux.probing_regex import search
 from haxlb.linux.probing_stream import Stream
 from haxlb.model.node import Check, HttpUrl
 
@@ -78,7 +79,7 @@ async def fetch(stream: Stream, check: Check, url: HttpUrl, progress: Progress) 
         return failed(_unfinished(connection.trailing_data[0]))
     if body.size > BODY_LIMIT and needs_body(url):
         return failed(f"body longer than {BODY_LIMIT >> 20} MiB")
-    return judge(url, HttpAnswer(status=status, digest=body.digest, body=bytes(body.kept)))
+    return judge(url, HttpAnswer(status=status, digest=body.digest, body=bytes(body.kept)), search)
 
 
 def _request(connection: h11.Connection, check: Check, url: HttpUrl) -> bytes:

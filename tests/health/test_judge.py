@@ -44,6 +44,12 @@ def test_a_regex_sees_bytes_of_any_charset() -> None:
     assert judge(HttpUrl(path="/", regex="^über$"), utf8).finding.value == "passed"
 
 
+@pytest.mark.parametrize("no_match", [False, True])
+def test_a_search_that_was_given_up_shows_nothing(no_match: bool) -> None:  # noqa: FBT001
+    url = HttpUrl(path="/", regex="(a+)+$", regex_no_match=no_match)
+    assert judge(url, ANSWER, lambda *_: None) == failed("regex '(a+)+$' takes too long on this body")
+
+
 def test_only_a_digest_or_a_regex_needs_the_body() -> None:
     assert not needs_body(HttpUrl(path="/"))
     assert needs_body(HttpUrl(path="/", digest=MD5))

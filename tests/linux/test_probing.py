@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import resource
+import signal
 import socket
 import ssl
 import struct
@@ -423,6 +424,17 @@ def test_an_endless_body_is_read_to_the_limit_and_judged_by_its_status_where_tha
     sent = [0]
     assert outcome_of(endless(sent)) == passed("HTTP 200")
     assert sent[0] >= BODY_LIMIT
+
+
+def test_a_regex_that_backtracks_for_ever_ends_and_the_next_one_is_judged() -> None:
+    # A minute and more of backtracking for this one; each further letter doubles it.
+    slow = HttpUrl(path="/", regex="(a+)+$")
+    begin = time.process_time()
+    outcome = outcome_of(answering(response(body=b"a" * 30 + b"!")), slow)
+    assert outcome == failed("regex '(a+)+$' takes too long on this body")
+    assert time.process_time() - begin < 1
+    assert outcome_of(answering(response(body=b"aaa")), slow).finding is Finding.PASSED
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
 
 
 def test_an_endless_body_fails_a_digest_or_a_regex() -> None:
