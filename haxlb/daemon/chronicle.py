@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from haxlb.daemon.history import History, RejectedFilter, describe
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, PeerClaimed, RoleChanged
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.node import SECOND_US, MqttSettings, VrrpInstance
 from haxlb.model.status import AlarmStatus
 from haxlb.splitbrain.claimant import Claimant, PublishClaim
 from haxlb.splitbrain.detector import SplitBrainDetector
+from haxlb.splitbrain.watch import last_will_us
 
 MOST_CLAIMS = 1024
 """Anybody may publish claims: what is remembered of them is bounded."""
@@ -28,12 +29,15 @@ class Chronicle:
         self._detector = SplitBrainDetector(node)
         self._claimant = Claimant()
         self._rejected = RejectedFilter()
-        self._claims: dict[tuple[str, int], bool] = {}
+        self._claims: dict[tuple[str, int, str], bool] = {}
         self._alarms: dict[str, tuple[str, AlarmRaised]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def configure(self, instances: tuple[VrrpInstance, ...]) -> None:
-        """Follow these instances from now on."""
+    def configure(self, instances: tuple[VrrpInstance, ...], mqtt: MqttSettings | None) -> None:
+        """Follow these instances from now on; claims come by this broker."""
+        # Directors of a pair have the same settings: how long a dead one's claim stands is known by our own.
+        if mqtt is not None:
+            self._detector.expect_last_will(last_will_us(mqtt.keepalive_s))
         for alarm in self._detector.configure(instances, self._world.clock.now()):
             self._tell(alarm)
         self._publish(self._claimant.configure(instances))
@@ -118,7 +122,7 @@ class Chronicle:
     def _is_news(self, fact: Fact) -> bool:
         """Claims are repeated every second, and a broken peer can fill a log: neither is news each time."""
         if isinstance(fact, PeerClaimed):
-            key = (fact.node, fact.vrid)
+            key = (fact.node, fact.vrid, fact.instance)
             known = self._claims.get(key)
             if len(self._claims) >= MOST_CLAIMS:
                 self._claims.clear()

@@ -120,7 +120,7 @@ def _peer_claimed(fact: PeerClaimed) -> Entry:
     return Entry(
         level="info",
         event="peer_claimed",
-        fields={"peer": fact.node, "vrid": fact.vrid, "master": fact.master},
+        fields={"peer": fact.node, "vrid": fact.vrid, "peer_instance": fact.instance, "master": fact.master},
         sentence=f"{fact.node} {claims} on MQTT to be MASTER of VRID {fact.vrid}",
     )
 

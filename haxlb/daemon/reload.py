@@ -117,11 +117,12 @@ class ReloadProcedure:
         standing, config = self._standing, self._standing.config
         if change.broker:
             self._world.broker.configure(config.mqtt, config.node)
+        if change.broker or change.speaker:
+            self._chronicle.configure(config.instances, config.mqtt)
         orders = []
         if change.checker:
             orders.append(self._order("checker", standing.checker_orders(), wanted=bool(config.virtual_servers)))
         if change.speaker:
-            self._chronicle.configure(config.instances)
             self._world.bequest.prepare(config.instances)
             orders.append(self._order("speaker", standing.speaker_orders(), wanted=bool(config.instances)))
         return [problem for problem in await asyncio.gather(*orders) if problem]

@@ -95,7 +95,7 @@ class Supervisor:
 
     async def _start_all(self) -> None:
         standing, config = self._standing, self._standing.config
-        self._chronicle.configure(config.instances)
+        self._chronicle.configure(config.instances, config.mqtt)
         self._world.broker.configure(config.mqtt, config.node)
         standing.frames, standing.program = await asyncio.gather(
             self._world.builder.craft(config.instances), self._build(config)

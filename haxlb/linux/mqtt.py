@@ -33,9 +33,13 @@ CLOSE_PATIENCE_S = 1.0
 MOST_INCOMING = 1024
 LONGEST_PAYLOAD = 1 << 16
 MOST_NODES = 256
-"""Anybody may publish: nodes remembered are bounded."""
+MOST_CLAIMS = 1024
+"""Anybody may publish: what is remembered is bounded."""
 _ONLINE, _OFFLINE = b"online", b"offline"
 _HIGHEST_VRID = 255
+
+Claim = tuple[str, int, str]
+"""Node, VRID, and the instance's name there, names as levels of a topic."""
 
 
 class Broker:
@@ -102,8 +106,9 @@ class Broker:
         if self._session is not None:
             self._session.wake()
 
-    def _take(self, node: str, vrid: int, *, master: bool) -> None:
-        self._on_fact(PeerClaimed(node=node, vrid=vrid, master=master, at_us=self._clock.now()))
+    def _take(self, claim: Claim, *, master: bool) -> None:
+        node, vrid, instance = claim
+        self._on_fact(PeerClaimed(node=node, vrid=vrid, master=master, at_us=self._clock.now(), instance=instance))
 
 
 class _Session:
@@ -191,7 +196,7 @@ class _Session:
         await client.subscribe(
             [
                 (f"{topics.shared}/+/availability", 1),
-                (f"{topics.shared}/vrrp/+/claims/+", 1),
+                (f"{topics.shared}/vrrp/+/claims/+/+", 1),
                 (f"{topics.own}/alarms/#", 1),
                 (f"{topics.own}/vrrp/+/state", 1),
             ]
@@ -234,7 +239,7 @@ class _Session:
 
     def _hear(self, topic: str, payload: bytes, *, retained: bool) -> None:
         levels = topic.removeprefix(f"{self._topics.shared}/").split("/")
-        if levels[:1] == ["vrrp"] and levels[-1] == level(self._topics.node):
+        if levels[:1] == ["vrrp"] and levels[3:4] == [level(self._topics.node)]:
             if retained and payload:
                 self._outbox.clear_stale("/".join(levels))
                 self._more.set()
@@ -257,27 +262,27 @@ class Others:
         self._own = own
         self._on_claim = on_claim
         self._online: dict[str, bool] = {}
-        self._roles: dict[tuple[str, int], str] = {}
+        self._roles: dict[Claim, str] = {}
 
     def hear(self, levels: list[str], payload: bytes) -> None:
         """A message below the site's prefix."""
         match levels:
             case [node, "availability"]:
                 self._hear_availability(node, payload)
-            case ["vrrp", vrid, "claims", node] if node != self._own and vrid.isascii() and vrid.isdecimal():
-                self._hear_claim(node, int(vrid[:4]), payload)
+            case ["vrrp", vrid, "claims", node, instance] if node != self._own and vrid.isascii() and vrid.isdecimal():
+                self._hear_claim((node, int(vrid[:4]), instance), payload)
 
     def forget(self) -> None:
         """The connection is lost: what they say from now on is not heard, and silence is no evidence."""
         self._online.clear()
-        for (node, vrid), role in self._roles.items():
+        for claim, role in self._roles.items():
             if role == Role.MASTER.value:
-                self._on_claim(node, vrid, master=False)
+                self._on_claim(claim, master=False)
         self._roles.clear()
 
     def evidence(self, vrid: int) -> str:
         """A living node that has an instance of this VRID and can take part in an election."""
-        for (node, of), role in self._roles.items():
+        for (node, of, _), role in self._roles.items():
             if of == vrid and self._online.get(node) and role in (Role.BACKUP.value, Role.MASTER.value):
                 return f"{node} is online on MQTT and {role} of VRID {vrid}"
         return ""
@@ -291,24 +296,24 @@ class Others:
         # The broker's last will speaks for a node that is gone: so are its claims.
         for key in [key for key in self._roles if key[0] == node]:
             del self._roles[key]
-            self._on_claim(node, key[1], master=False)
+            self._on_claim(key, master=False)
 
-    def _hear_claim(self, node: str, vrid: int, payload: bytes) -> None:
-        if not 1 <= vrid <= _HIGHEST_VRID:
+    def _hear_claim(self, claim: Claim, payload: bytes) -> None:
+        if not 1 <= claim[1] <= _HIGHEST_VRID:
             return
-        claim = _parsed(payload)
-        master, role = claim.get("master", False), claim.get("role", "")
+        said = _parsed(payload)
+        master, role = said.get("master", False), said.get("role", "")
         if not isinstance(master, bool) or not isinstance(role, str):
             return
-        if len(self._roles) >= MOST_NODES and (node, vrid) not in self._roles:
+        if len(self._roles) >= MOST_CLAIMS and claim not in self._roles:
             return
-        self._roles[node, vrid] = Role.MASTER.value if master else role
-        self._on_claim(node, vrid, master=master)
+        self._roles[claim] = Role.MASTER.value if master else role
+        self._on_claim(claim, master=master)
 
 
 def _parsed(payload: bytes) -> dict[str, Any]:
     try:
-        claim = json.loads(payload) if payload else {}
+        said = json.loads(payload) if payload else {}
     except (ValueError, RecursionError):
         return {"master": None}
-    return claim if isinstance(claim, dict) else {"master": None}
+    return said if isinstance(said, dict) else {"master": None}

@@ -137,7 +137,7 @@ class Outbox:
             self._events.appendleft(payload)
 
     def _claim(self, vrid: int, instance: str, role: Role | None, at: float) -> None:
-        topic = f"vrrp/{vrid}/claims/{level(self.node)}"
+        topic = f"vrrp/{vrid}/claims/{level(self.node)}/{level(instance)}"
         if role is None:
             # Withdrawn; which role it is now the change of role has already said.
             before = json.loads(self._retained.get(topic) or b"{}").get("role")

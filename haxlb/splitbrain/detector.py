@@ -34,7 +34,7 @@ from haxlb.model.facts import (
     RoleChanged,
 )
 from haxlb.model.node import Role, VrrpInstance
-from haxlb.splitbrain.watch import InstanceWatch
+from haxlb.splitbrain.watch import LAST_WILL_US, InstanceWatch
 
 Alarm = AlarmRaised | AlarmCleared
 
@@ -46,6 +46,11 @@ class SplitBrainDetector:
         self._node = node
         self._watches: dict[str, InstanceWatch] = {each.name: InstanceWatch(each) for each in instances}
         self._raised: dict[str, AlarmRaised] = {}
+        self._last_will_us = LAST_WILL_US
+
+    def expect_last_will(self, after_us: int) -> None:
+        """A broker takes a dead node's claims back so long after its last word; before `configure`."""
+        self._last_will_us = after_us
 
     def configure(self, instances: tuple[VrrpInstance, ...], now: int) -> list[Alarm]:
         """Watch these instances from now on; what is known of one that stays is kept."""
@@ -60,6 +65,7 @@ class SplitBrainDetector:
                     if vip not in each.vips:
                         alarms += self._clear(f"vip-conflict/{vip.address}", "the VIP is no longer ours", now)
                 watch.reconfigure(each)
+            watch.last_will_us = self._last_will_us
             self._watches[each.name] = watch
         for watch in before.values():
             alarms += self._clear_all(watch, f"{watch.instance.name} is no longer configured", now)

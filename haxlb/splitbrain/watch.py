@@ -10,8 +10,13 @@ from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.splitbrain.evidence import Series, StandingClaim, seconds
 from haxlb.splitbrain.window import protocol_window_us
 
-LAST_WILL_US = 15 * SECOND_US
-"""A broker takes a dead client's claim back after one and a half keepalives (MQTT 3.1.1 section 3.1.2.10) of 10 s."""
+
+def last_will_us(keepalive_s: int) -> int:
+    """A broker takes a dead client's claim back after one and a half keepalives (MQTT 3.1.1 section 3.1.2.10)."""
+    return keepalive_s * SECOND_US * 3 // 2
+
+
+LAST_WILL_US = last_will_us(10)
 ARP_GAP_US = 3_500_000
 """The ARP watch asks every 3 s. A director that yields and comes back needs longer than one such pause (3 intervals
 of 1 s, and the skew), so that its short appearances do not add up."""
@@ -25,12 +30,16 @@ REJECTED_GAP_US = 3 * SECOND_US
 Conflict = tuple[IPv4Address, str]
 """VIP and the MAC that answers for it beside ours."""
 
+Claimed = tuple[str, str]
+"""Node, and its name for the instance."""
+
 
 @dataclass(slots=True)
 class InstanceWatch:
     """Evidence for one instance; only what is seen while we are MASTER counts."""
 
     instance: VrrpInstance
+    last_will_us: int = LAST_WILL_US
     role: Role = Role.INIT
     master_since_us: int = 0
     adverts: Series[IPv4Address] = field(init=False)
@@ -39,7 +48,7 @@ class InstanceWatch:
     macs: Series[Conflict] = field(init=False)
     directors: dict[str, IPv4Address] = field(default_factory=dict)
     """Those of the MACs that belong to another director."""
-    claims: dict[str, StandingClaim] = field(default_factory=dict)
+    claims: dict[Claimed, StandingClaim] = field(default_factory=dict)
     look_us: int | None = None
     """When time alone will change the verdict; None = not before the next fact."""
 
@@ -90,9 +99,9 @@ class InstanceWatch:
     def see_claim(self, fact: PeerClaimed, now: int) -> None:
         """Another node says that it is MASTER, or no longer."""
         if not fact.master:
-            self.claims.pop(fact.node, None)
+            self.claims.pop((fact.node, fact.instance), None)
             return
-        claim = self.claims.setdefault(fact.node, StandingClaim(since_us=now))
+        claim = self.claims.setdefault((fact.node, fact.instance), StandingClaim(since_us=now))
         if self.role is Role.MASTER:
             claim.repeat(now)
 
@@ -146,14 +155,16 @@ class InstanceWatch:
         out += [
             f"{node} claims on MQTT to be MASTER of VRID {vrid}, "
             f"for {seconds(now - max(claim.since_us, self.master_since_us))} beside us"
-            for node, claim in self.claims.items()
+            for (node, _), claim in self.claims.items()
         ]
         return tuple(out)
 
     def others(self) -> str:
         """Who the others are, for a summary."""
         directors = [*self.adverts.by_source, *self.directors.values(), *self.rejected.by_source]
-        return ", ".join(dict.fromkeys([*map(str, directors), *self.claims])) or "another director"
+        return (
+            ", ".join(dict.fromkeys([*map(str, directors), *(node for node, _ in self.claims)])) or "another director"
+        )
 
     def _forget(self) -> None:
         interval = self.instance.advert_interval_us
@@ -185,4 +196,4 @@ class InstanceWatch:
 
     def _certain_at(self, claim: StandingClaim) -> int:
         """From here on even an unrepeated claim counts: the last will of a dead author would have taken it back."""
-        return max(claim.since_us, self.master_since_us) + LAST_WILL_US + self.window_us
+        return max(claim.since_us, self.master_since_us) + self.last_will_us + self.window_us

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from haxlb.linux.mqtt import Broker, Others
+from haxlb.linux.mqtt import MOST_CLAIMS, Broker, Others
 from haxlb.linux.mqtt_outbox import MOST_EVENTS, Outbox, Topics, level
 from haxlb.model.facts import AlarmCleared, AlarmRaised, BackendChanged, PeerClaimed, RoleChanged
 from haxlb.model.node import MqttSettings, Role
@@ -48,7 +48,7 @@ def test_a_change_of_role_is_an_event_a_word_and_a_claim():
     outbox.put_fact(role_changed(Role.MASTER), at=1.5)
     (word, claim, event) = everything(outbox)
     assert word == ("~/vrrp/VI_1/state", b"MASTER", True)
-    assert claim[0] == "vrrp/51/claims/lb1"
+    assert claim[0] == "vrrp/51/claims/lb1/VI_1"
     assert json.loads(claim[1]) == {
         "schema": "haxlb.claim/1",
         "node": "lb1",
@@ -98,7 +98,7 @@ def test_only_the_latest_retained_payload_waits_and_the_oldest_events_are_lost()
     for number in range(MOST_EVENTS + 10):
         outbox.put_fact(role_changed(Role.MASTER if number % 2 else Role.BACKUP), at=0)
     messages = everything(outbox)
-    assert [topic for topic, _, retained in messages if retained] == ["~/vrrp/VI_1/state", "vrrp/51/claims/lb1"]
+    assert [topic for topic, _, retained in messages if retained] == ["~/vrrp/VI_1/state", "vrrp/51/claims/lb1/VI_1"]
     events = [json.loads(payload)["seq"] for topic, payload, _ in messages if topic == "~/events"]
     assert events == list(range(11, MOST_EVENTS + 11))
 
@@ -128,7 +128,7 @@ def test_another_broker_gets_what_is_true_and_no_old_news():
     outbox.put_fact(role_changed(Role.MASTER), at=0)
     other = outbox.successor("lb1")
     other.put_all()
-    assert [topic for topic, _, _ in everything(other)] == ["~/vrrp/VI_1/state", "vrrp/51/claims/lb1"]
+    assert [topic for topic, _, _ in everything(other)] == ["~/vrrp/VI_1/state", "vrrp/51/claims/lb1/VI_1"]
     other.put_fact(raised(), at=0)
     assert json.loads(everything(other)[-1][1])["seq"] == 4
 
@@ -137,7 +137,7 @@ def test_a_withdrawn_claim_keeps_the_role_that_was_told():
     outbox = Outbox("lb1")
     outbox.put_fact(role_changed(Role.BACKUP, Role.MASTER), at=0)
     outbox.put_claim(PublishClaim(instance="VI_1", vrid=51, master=False), at=1)
-    claim = json.loads({topic: payload for topic, payload, _ in everything(outbox)}["vrrp/51/claims/lb1"])
+    claim = json.loads({topic: payload for topic, payload, _ in everything(outbox)}["vrrp/51/claims/lb1/VI_1"])
     assert (claim["role"], claim["master"]) == ("BACKUP", False)
 
 
@@ -206,7 +206,7 @@ def test_names_become_single_levels(name, expected):
 def test_topics():
     topics = Topics("dc/1", "lb1")
     assert topics.absolute("~/state") == "haxlb/dc_1/lb1/state"
-    assert topics.absolute("vrrp/51/claims/lb1") == "haxlb/dc_1/vrrp/51/claims/lb1"
+    assert topics.absolute("vrrp/51/claims/lb1/VI_1") == "haxlb/dc_1/vrrp/51/claims/lb1/VI_1"
 
 
 # -- what others say
@@ -214,7 +214,7 @@ def test_topics():
 
 def heard(*messages):
     claims = []
-    others = Others("lb1", lambda node, vrid, *, master: claims.append((node, vrid, master)))
+    others = Others("lb1", lambda claim, *, master: claims.append((*claim, master)))
     for topic, payload in messages:
         others.hear(topic.split("/"), payload)
     return others, claims
@@ -225,8 +225,21 @@ BACKUP = b'{"role": "BACKUP", "master": false}'
 
 
 def test_claims_of_others_are_told_and_our_own_are_not():
-    _, claims = heard(("vrrp/51/claims/lb2", MASTER), ("vrrp/51/claims/lb1", MASTER), ("vrrp/51/claims/lb2", b""))
-    assert claims == [("lb2", 51, True), ("lb2", 51, False)]
+    _, claims = heard(
+        ("vrrp/51/claims/lb2/VI_1", MASTER), ("vrrp/51/claims/lb1/VI_1", MASTER), ("vrrp/51/claims/lb2/VI_1", b"")
+    )
+    assert claims == [("lb2", 51, "VI_1", True), ("lb2", 51, "VI_1", False)]
+
+
+def test_instances_that_share_a_vrid_do_not_overwrite_each_other():
+    _, claims = heard(
+        ("vrrp/51/claims/lb2/VI_1", MASTER), ("vrrp/51/claims/lb2/VI_2", MASTER), ("vrrp/51/claims/lb2/VI_2", BACKUP)
+    )
+    assert claims == [("lb2", 51, "VI_1", True), ("lb2", 51, "VI_2", True), ("lb2", 51, "VI_2", False)]
+    outbox = Outbox("lb1")
+    for name in ("VI_1", "VI_2"):
+        outbox.put_claim(PublishClaim(instance=name, vrid=51, master=True), at=0)
+    assert [topic for topic, _, _ in everything(outbox)] == ["vrrp/51/claims/lb1/VI_1", "vrrp/51/claims/lb1/VI_2"]
 
 
 @pytest.mark.parametrize(
@@ -243,41 +256,45 @@ def test_claims_of_others_are_told_and_our_own_are_not():
     ],
 )
 def test_malformed_claims_say_nothing(payload):
-    others, claims = heard(("node/availability", b"online"), ("vrrp/51/claims/lb2", payload))
+    others, claims = heard(("node/availability", b"online"), ("vrrp/51/claims/lb2/VI_1", payload))
     assert claims == []
     assert others.evidence(51) == ""
 
 
 @pytest.mark.parametrize("vrid", ["0", "256", "-1", "x", "51 ", "\u0665", "99999999999999999999"])
 def test_a_vrid_that_is_none_is_ignored(vrid):
-    assert heard((f"vrrp/{vrid}/claims/lb2", MASTER))[1] == []
+    assert heard((f"vrrp/{vrid}/claims/lb2/VI_1", MASTER))[1] == []
 
 
 def test_the_last_will_takes_the_claims_back():
-    _, claims = heard(("lb2/availability", b"online"), ("vrrp/51/claims/lb2", MASTER), ("lb2/availability", b"offline"))
-    assert claims == [("lb2", 51, True), ("lb2", 51, False)]
+    _, claims = heard(
+        ("lb2/availability", b"online"), ("vrrp/51/claims/lb2/VI_1", MASTER), ("lb2/availability", b"offline")
+    )
+    assert claims == [("lb2", 51, "VI_1", True), ("lb2", 51, "VI_1", False)]
 
 
 def test_a_lost_connection_takes_all_claims_back():
-    others, claims = heard(("vrrp/51/claims/lb2", MASTER), ("vrrp/52/claims/lb3", BACKUP))
+    others, claims = heard(("vrrp/51/claims/lb2/VI_1", MASTER), ("vrrp/52/claims/lb3/VI_1", BACKUP))
     others.forget()
-    assert claims[2:] == [("lb2", 51, False)]
+    assert claims[2:] == [("lb2", 51, "VI_1", False)]
 
 
 def test_evidence_is_a_node_that_is_online_and_takes_part():
-    assert heard(("vrrp/51/claims/lb2", BACKUP))[0].evidence(51) == ""
-    online, _ = heard(("lb2/availability", b"online"), ("vrrp/51/claims/lb2", BACKUP))
+    assert heard(("vrrp/51/claims/lb2/VI_1", BACKUP))[0].evidence(51) == ""
+    online, _ = heard(("lb2/availability", b"online"), ("vrrp/51/claims/lb2/VI_1", BACKUP))
     assert online.evidence(51) == "lb2 is online on MQTT and BACKUP of VRID 51"
     assert online.evidence(52) == ""
     online.hear(["lb2", "availability"], b"offline")
     assert online.evidence(51) == ""
-    fault, _ = heard(("lb2/availability", b"online"), ("vrrp/51/claims/lb2", b'{"role": "FAULT", "master": false}'))
+    fault, _ = heard(
+        ("lb2/availability", b"online"), ("vrrp/51/claims/lb2/VI_1", b'{"role": "FAULT", "master": false}')
+    )
     assert fault.evidence(51) == ""
 
 
 def test_spoofed_nodes_do_not_grow_without_bound():
-    others, _ = heard(*[(f"vrrp/51/claims/n{number}", MASTER) for number in range(2000)])
-    assert len(others._roles) <= 256
+    others, _ = heard(*[(f"vrrp/51/claims/n{number}/VI_1", MASTER) for number in range(2000)])
+    assert len(others._roles) <= MOST_CLAIMS
 
 
 # -- with a real broker
@@ -435,7 +452,7 @@ def test_two_nodes_hear_each_others_claims(broker_directory):
         await until(lambda: one.broker.evidence(51))
         two.broker.claim(PublishClaim(instance="VI_1", vrid=51, master=True))
         await until(lambda: [fact.master for fact in one.facts] == [False, True])
-        assert one.facts[-1] == PeerClaimed(node="lb2", vrid=51, master=True, at_us=0)
+        assert one.facts[-1] == PeerClaimed(node="lb2", vrid=51, master=True, at_us=0, instance="VI_1")
         assert two.facts == []
         await two.broker.close()
         await until(lambda: one.facts[-1].master is False)
@@ -496,16 +513,16 @@ def test_what_a_former_life_left_behind_is_cleared(broker_directory):
             for topic, payload in {
                 "haxlb/test/lb1/alarms/split-brain/VI_9": b"{}",
                 "haxlb/test/lb1/vrrp/VI_9/state": b"MASTER",
-                "haxlb/test/vrrp/9/claims/lb1": MASTER,
-                "haxlb/test/vrrp/9/claims/lb2": MASTER,
+                "haxlb/test/vrrp/9/claims/lb1/VI_1": MASTER,
+                "haxlb/test/vrrp/9/claims/lb2/VI_1": MASTER,
             }.items():
                 await client.publish(topic, payload, qos=1, retain=True)
         node = Node(mosquitto.port, "lb1")
         node.broker.publish(raised())
-        for topic in ("lb1/alarms/split-brain/VI_9", "lb1/vrrp/VI_9/state", "vrrp/9/claims/lb1"):
+        for topic in ("lb1/alarms/split-brain/VI_9", "lb1/vrrp/VI_9/state", "vrrp/9/claims/lb1/VI_1"):
             await until(lambda topic=topic: ear.held.get(f"haxlb/test/{topic}") == b"")
         await until(lambda: ear.held.get("haxlb/test/lb1/alarms/split-brain/VI_1"))
-        assert ear.held["haxlb/test/vrrp/9/claims/lb2"] == MASTER
+        assert ear.held["haxlb/test/vrrp/9/claims/lb2/VI_1"] == MASTER
         await node.broker.close()
 
     with_broker(broker_directory, scene)

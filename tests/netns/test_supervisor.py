@@ -444,7 +444,7 @@ def test_mqtt_says_master_and_the_last_will_says_offline(site, tmp_path):
 
     eventually(lambda: held("haxlb/test/lb1/vrrp/VI_1/state") == "MASTER", "the role")
     assert held("haxlb/test/lb1/availability") == "online"
-    assert json.loads(held("haxlb/test/vrrp/51/claims/lb1"))["master"] is True
+    assert json.loads(held("haxlb/test/vrrp/51/claims/lb1/VI_1"))["master"] is True
     state = json.loads(eventually(lambda: held("haxlb/test/lb1/state"), "the snapshot"))
     assert state["expires_at"] > time.time()
     one.process.kill()

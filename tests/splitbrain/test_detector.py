@@ -19,7 +19,7 @@ from haxlb.model.facts import (
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.splitbrain import SplitBrainDetector, protocol_window_us
 from haxlb.splitbrain.evidence import MOST_SOURCES
-from haxlb.splitbrain.watch import ARP_SILENCE_US, LAST_WILL_US
+from haxlb.splitbrain.watch import ARP_SILENCE_US, LAST_WILL_US, last_will_us
 
 VIP = IPv4Address("192.168.10.100")
 PEER = IPv4Address("192.168.10.12")
@@ -257,6 +257,25 @@ def test_a_claim_is_ambiguous_where_two_links_share_a_vrid() -> None:
     assert timeline.story == []
     for now in range(80 * SECOND_US, 100 * SECOND_US, SECOND_US):
         timeline.tell(now, PeerClaimed(node="lb2", vrid=51, master=True, at_us=now, instance="VI_1"))
+    assert timeline.story == [("raised", KEY)]
+
+
+def test_what_one_instance_of_a_node_withdraws_another_one_still_claims(master: Timeline) -> None:
+    for now in range(SECOND_US, 20 * SECOND_US, SECOND_US):
+        for name, claims in (("VI_1", True), ("VI_2", False)):
+            master.tell(now, PeerClaimed(node="lb2", vrid=51, master=claims, at_us=now, instance=name))
+    assert master.story == [("raised", KEY)]
+
+
+def test_the_last_will_of_a_longer_keepalive_is_waited_for() -> None:
+    timeline = Timeline()
+    timeline.detector.expect_last_will(last_will_us(60))
+    timeline.detector.configure((INSTANCE,), 0)
+    timeline.role(0, Role.MASTER)
+    timeline.claim(SECOND_US)
+    timeline.wait_until(SECOND_US + 90 * SECOND_US + WINDOW - 1)
+    assert timeline.story == []
+    timeline.wait_until(SECOND_US + 90 * SECOND_US + WINDOW)
     assert timeline.story == [("raised", KEY)]
 
 
