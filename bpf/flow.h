@@ -50,6 +50,14 @@ static __always_inline __u32 lifetime(__u8 state)
 	}
 }
 
+/* Ticks without a packet. Another CPU may have read the clock after us and stamped the flow before we look: that is 0. */
+static __always_inline __u32 age_of(__u64 value, __u32 now)
+{
+	__u32 age = now - FLOW_STAMP(value);
+
+	return age > (__u32)-SECONDS(1) ? 0 : age;
+}
+
 static __always_inline struct bucket *bucket_of(__u64 key)
 {
 	return element(MAP(flows), mix((__u32)key ^ FLOW_SEED, key >> 32) & (FLOW_BUCKETS - 1));
@@ -79,7 +87,7 @@ static __always_inline int flow_goes_on(const struct packet *packet, __u64 value
 
 	if (packet->protocol == IPPROTO_TCP && !is_syn(packet))
 		return 1;
-	return state != FLOW_TCP_CLOSING && now - FLOW_STAMP(value) < lifetime(state);
+	return state != FLOW_TCP_CLOSING && age_of(value, now) < lifetime(state);
 }
 
 /* The state of a flow after this packet of it. */
@@ -110,7 +118,7 @@ static __always_inline void flow_touch(struct flow *flow, __u64 value, const str
 {
 	__u8 state = state_after(packet, FLOW_STATE(value));
 
-	if (state == FLOW_STATE(value) && now - FLOW_STAMP(value) < SECONDS(1))
+	if (state == FLOW_STATE(value) && age_of(value, now) < SECONDS(1))
 		return;
 	__sync_val_compare_and_swap(&flow->value, value,
 				    FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now));
@@ -119,12 +127,12 @@ static __always_inline void flow_touch(struct flow *flow, __u64 value, const str
 static __always_inline __u32 flow_score(__u64 value, __u32 now)
 {
 	__u8 state = FLOW_STATE(value);
-	__u32 age = (now - FLOW_STAMP(value)) & ~SCORE_EXPIRED;
+	__u32 age = age_of(value, now);
 
 	if (state == FLOW_EMPTY)
 		return SCORE_EMPTY;
 	if (age >= lifetime(state))
-		return age | SCORE_EXPIRED;
+		return age / 2 | SCORE_EXPIRED;
 	if (state == FLOW_TCP_NEW || state == FLOW_TCP_CLOSING || state == FLOW_UDP_NEW)
 		return age + 1;
 	return 0;

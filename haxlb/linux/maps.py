@@ -16,6 +16,8 @@ from haxlb.forwarding.layout import MapShape, Sizes, shapes
 from haxlb.linux import bpf
 from haxlb.model.errors import HostError
 
+_MOST: Final = 0xFFFF
+"""Flows remember both by 16 bits."""
 _REMEDY: Final = "stop haxlb, run `haxlb detach` and start again: connections of rr and wrr may then change servers"
 
 
@@ -119,13 +121,19 @@ def _pinned(directory: Path, names: list[str]) -> dict[str, int]:
 
 
 def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
-    """The sizes of the maps that exist, those asked for of the others."""
+    """The sizes of the maps that exist, those asked for of the others. Raises HostError for more than can be."""
     entries = {name: bpf.map_info(fd).max_entries for name, fd in existing.items()}
-    return Sizes(
+    sizes = Sizes(
         services=max(asked.services, entries.get("endpoints", 0)),
         backends=max(asked.backends, entries.get("backends", 0)),
         flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
     )
+    if max(sizes.services, sizes.backends) > _MOST:
+        raise HostError(
+            f"{sizes.services} virtual and {sizes.backends} real servers are more than the forwarder can count: {_MOST}",
+            remedy="lower forwarding.max_services, or split the configuration",
+        )
+    return sizes
 
 
 def _verify(shape: MapShape, fd: int, directory: Path) -> None:

@@ -104,6 +104,13 @@ def test_a_smaller_table_is_said_with_its_remedy(directory: Path, larger: dict[s
     assert "haxlb detach" in caught.value.remedy
 
 
+@pytest.mark.parametrize("most", [{"services": 65536}, {"backends": 65536}])
+def test_more_than_a_flow_can_remember(directory: Path, most: dict[str, int]) -> None:
+    with pytest.raises(HostError, match="more than the forwarder can count") as caught:
+        build(directory, **most)
+    assert "max_services" in caught.value.remedy
+
+
 def test_a_map_of_another_shape_is_not_written_into(directory: Path) -> None:
     build(directory)
     (directory / "backends").unlink()

@@ -159,6 +159,20 @@ def test_flows_of_an_earlier_server_of_an_index_are_unknown(plane: Plane) -> Non
     assert plane.send(tcp("A")).frame == answer.frame
 
 
+def test_a_stamp_of_the_next_tick_is_no_age(plane: Plane, crowd: Crowd) -> None:
+    """A CPU that read the clock a moment later has touched the flow: it is fresh, not as old as can be."""
+    serve(plane)
+    talking, *_ = crowd(1, which=2)
+    settled = crowd(4)
+    first = plane.send(udp(**talking))
+    plane.send(udp(**talking))
+    for client in settled[:3]:
+        establish(plane, client)
+    plane.age(-0.9)
+    assert plane.send(udp(**talking)).frame == first.frame
+    assert plane.send(tcp(**settled[3])).reason == "table_full"
+
+
 def test_stamps_count_the_ticks_that_lifetimes_are_computed_with(plane: Plane) -> None:
     serve(plane)
     began = time.monotonic()
