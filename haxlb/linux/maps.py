@@ -130,7 +130,7 @@ def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
     )
     if max(sizes.services, sizes.backends) > _MOST:
         raise HostError(
-            f"{sizes.services} virtual and {sizes.backends} real servers are more than the forwarder can count: {_MOST}",
+            f"{sizes.services} virtual and {sizes.backends} real servers: the forwarder can count {_MOST}",
             remedy="lower forwarding.max_services, or split the configuration",
         )
     return sizes

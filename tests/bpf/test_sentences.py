@@ -180,6 +180,7 @@ def to_us(payload: object) -> bytes:
         (tcp(vport=81), "no_service"),
         (udp(), "no_service"),
         (tcp(to="02:00:00:00:00:ab"), "not_for_us"),
+        (tcp(to="06:00:00:00:00:aa"), "not_for_us"),
         (tcp(to="ff:ff:ff:ff:ff:ff"), "not_for_us"),
         (tcp(to="01:00:5e:00:00:01"), "not_for_us"),
     ],
