@@ -13,6 +13,7 @@ from haxlb.model.errors import Bug, HaxlbError
 COMMANDS = {
     "bench": "haxlb.cli.bench:bench",
     "check": "haxlb.cli.check:check",
+    "config": "haxlb.cli.config:config",
     "detach": "haxlb.cli.detach:detach",
     "failover": "haxlb.cli.failover:failover",
     "reload": "haxlb.cli.reload:reload",

@@ -71,16 +71,16 @@ def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
             {each.key: each for each in after.instances},
             name=lambda each: each.name,
             identity=lambda each: f"virtual_router_id {each.vrid} on {each.interface}",
-            differences=_instance_differences,
+            differences=instance_differences,
         ),
         virtual_servers=_touched(
             {each.endpoint: each for each in before.virtual_servers},
             {each.endpoint: each for each in after.virtual_servers},
             name=lambda each: str(each.endpoint),
             identity=lambda each: f"{len(each.real_servers)} real servers",
-            differences=_server_differences,
+            differences=server_differences,
         ),
-        settings=tuple(_settings(before, after)),
+        settings=tuple(settings_differences(before, after)),
     )
 
 
@@ -106,24 +106,27 @@ def _touched(before: dict[Any, Any], after: dict[Any, Any], *, name: Any, identi
     )
 
 
-def _instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
+def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
+    """What differs between two settings of an instance: `priority 100 -> 150`."""
     yield from _list_differences("vip", old.vips, new.vips)
     yield from _list_differences("peer", old.peers, new.peers)
     yield from _field_differences(old, new, skip=("vips", "peers"))
 
 
-def _server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
+def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
+    """What differs between two settings of a virtual server, its real servers included."""
     before = {each.key: each for each in old.real_servers}
     after = {each.key: each for each in new.real_servers}
     yield from _list_differences("real_server", before, after)
     for key, server in after.items():
         was = before.get(key)
         if was is not None and was != server:
-            yield f"real_server {key} ({', '.join(_real_server_differences(was, server))})"
+            yield f"real_server {key} ({', '.join(real_server_differences(was, server))})"
     yield from _field_differences(old, new, skip=("real_servers",))
 
 
-def _real_server_differences(old: RealServer, new: RealServer) -> Iterator[str]:
+def real_server_differences(old: RealServer, new: RealServer) -> Iterator[str]:
+    """What differs between two settings of a real server."""
     yield from _field_differences(old, new, skip=("checks",))
     if old.checks != new.checks:
         yield "checks"
@@ -159,7 +162,8 @@ def _shown(name: str, value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Change]:
+def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Change]:
+    """What differs of the node's name, MQTT and forwarding."""
     if before.node != after.node:
         yield Change(name="node", reason=f"{before.node} -> {after.node}")
     for name in ("mqtt", "forwarding"):

@@ -36,14 +36,16 @@ def load(
     settings: Path | None,
     interfaces: frozenset[str] | None = None,
     node: str,
+    config_id: str = "",
     reader: Reader | None = None,
 ) -> Loaded:
     """Read keepalived.conf and, when it is there, haxlb.yml. Raises nothing, whatever the files hold.
 
     `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
-    `node` is the host's name: it names the director unless router_id does, and selects `@NAME` lines.
+    `node` is the host's name: it names the director unless router_id does. `config_id` selects `@ID` lines; empty =
+    the host's name does.
     """
-    reading = read(path, config_id=node, reader=reader)
+    reading = read(path, config_id=config_id or node, reader=reader)
     complaints = reading.complaints
     config = _node_config(reading.root, node, interfaces, complaints)
     if settings is not None:
@@ -69,10 +71,11 @@ def load_or_raise(
     settings: Path | None,
     interfaces: frozenset[str] | None = None,
     node: str,
+    config_id: str = "",
     reader: Reader | None = None,
 ) -> Loaded:
     """As `load`, but a fatal complaint raises ConfigError, which carries all of them."""
-    loaded = load(path, settings=settings, interfaces=interfaces, node=node, reader=reader)
+    loaded = load(path, settings=settings, interfaces=interfaces, node=node, config_id=config_id, reader=reader)
     if loaded.config is None:
         raise refusal(loaded)
     return loaded

@@ -1,0 +1,210 @@
+"""A NodeConfig as keepalived.conf: every value that counts written out, so that it loads again to the same one.
+
+What haxlb.yml says has no place in that file and is not printed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+
+from haxlb.model.addresses import Vip
+from haxlb.model.errors import ConfigError
+from haxlb.model.node import (
+    SECOND_US,
+    Check,
+    CheckKind,
+    GarpConfig,
+    HttpUrl,
+    NodeConfig,
+    NotifyScripts,
+    RealServer,
+    Role,
+    Scheduler,
+    VirtualServer,
+    VrrpInstance,
+)
+
+STARS = "********"
+"""What stands for a secret that is not shown."""
+_PLAIN = re.compile(r"[\w./:@%+=,-]+", re.ASCII)
+_SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
+_INDENT = "    "
+
+
+def keepalived_conf(config: NodeConfig, *, secrets: bool = False) -> str:
+    """The effective configuration as text; without `secrets` passwords are starred, and the text loads to others.
+
+    Raises ConfigError for what the language cannot say: a double quote in a word, two values of what is one for all.
+    """
+    return "\n".join(_lines(config, secrets=secrets)) + "\n"
+
+
+def in_seconds(microseconds: int) -> str:
+    """Whole µs as decimal seconds, without needless zeros: `0.25`."""
+    whole, fraction = divmod(microseconds, SECOND_US)
+    return f"{whole}.{fraction:06d}".rstrip("0").rstrip(".")
+
+
+def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
+    yield from _block("global_defs", _global_defs(config))
+    for instance in config.instances:
+        yield ""
+        yield from _block(f"vrrp_instance {_word(instance.name)}", _instance(instance, secrets=secrets))
+    for server in config.virtual_servers:
+        yield ""
+        endpoint = server.endpoint
+        yield from _block(f"virtual_server {endpoint.address} {endpoint.port}", _virtual_server(server))
+
+
+def _block(head: str, lines: Iterable[str]) -> Iterator[str]:
+    yield f"{head} {{"
+    yield from (_INDENT + each for each in lines)
+    yield "}"
+
+
+def _word(text: str) -> str:
+    if '"' in text:
+        raise ConfigError(f'keepalived.conf cannot say `{text}`: a word holds no `"`')
+    return text if _PLAIN.fullmatch(text) else f'"{text}"'
+
+
+def _script(command: tuple[str, ...]) -> str:
+    return _word(" ".join(map(_argument, command)))
+
+
+def _argument(text: str) -> str:
+    """As shlex.quote, which would put a single quote into double ones, and those cannot be said here."""
+    return "\\'".join(shlex.quote(each) if each or text == "" else "" for each in text.split("'"))
+
+
+def _global_defs(config: NodeConfig) -> Iterator[str]:
+    yield f"router_id {_word(config.node)}"
+    pauses = {each.garp.interval_us for each in config.instances}
+    if len(pauses) > 1:
+        raise ConfigError("keepalived.conf has one vrrp_garp_interval for all instances; these have several")
+    if pause := max(pauses, default=0):
+        yield f"vrrp_garp_interval {in_seconds(pause)}"
+
+
+def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
+    yield f"state {'MASTER' if instance.initial_role is Role.MASTER else 'BACKUP'}"
+    yield f"interface {_word(instance.interface)}"
+    yield f"virtual_router_id {instance.vrid}"
+    yield f"priority {instance.priority}"
+    yield f"version {instance.version}"
+    yield f"advert_int {in_seconds(instance.advert_interval_us)}"
+    if instance.nopreempt:
+        yield "nopreempt"
+    if instance.preempt_delay_us:
+        yield f"preempt_delay {in_seconds(instance.preempt_delay_us)}"
+    if instance.auth_pass is not None:
+        password = _word(instance.auth_pass) if secrets else STARS
+        yield from _block("authentication", ("auth_type PASS", f"auth_pass {password}"))
+    if instance.source is not None:
+        yield f"{'unicast' if instance.peers else 'mcast'}_src_ip {instance.source}"
+    if instance.peers:
+        yield from _block("unicast_peer", map(str, instance.peers))
+    yield from _garp(instance.garp)
+    if instance.vips:
+        yield from _block("virtual_ipaddress", map(_vip, instance.vips))
+    yield from _notify(instance.notify)
+
+
+def _garp(garp: GarpConfig) -> Iterator[str]:
+    yield f"garp_master_repeat {garp.master_repeat}"
+    yield f"garp_master_delay {garp.master_delay_us // SECOND_US}"
+    yield f"garp_master_refresh {garp.master_refresh_us // SECOND_US}"
+    yield f"garp_master_refresh_repeat {garp.master_refresh_repeat}"
+    yield f"garp_lower_prio_repeat {garp.lower_prio_repeat}"
+    yield f"garp_lower_prio_delay {garp.lower_prio_delay_us // SECOND_US}"
+
+
+def _vip(vip: Vip) -> str:
+    words = [f"{vip.address}/{vip.prefix_length}", "dev", _word(vip.interface)]
+    if vip.scope:
+        words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
+    if vip.broadcast is not None:
+        words += ["brd", str(vip.broadcast)]
+    if vip.label is not None:
+        words += ["label", _word(vip.label)]
+    return " ".join(words)
+
+
+def _notify(scripts: NotifyScripts) -> Iterator[str]:
+    for each in fields(scripts):
+        command: tuple[str, ...] = getattr(scripts, each.name)
+        if command:
+            yield f"{'notify' if each.name == 'any' else f'notify_{each.name}'} {_script(command)}"
+
+
+def _virtual_server(server: VirtualServer) -> Iterator[str]:
+    yield f"lb_algo {server.scheduler.value}"
+    yield "lb_kind DR"
+    yield f"protocol {server.endpoint.protocol.value}"
+    if server.mh_port:
+        yield "sh-port" if server.scheduler is Scheduler.SH else "mh-port"
+    if server.alpha:
+        yield "alpha"
+    yield f"quorum {server.quorum}"
+    yield f"hysteresis {server.hysteresis}"
+    yield from _scripts(("quorum_up", server.quorum_up), ("quorum_down", server.quorum_down))
+    if server.sorry_server is not None:
+        yield f"sorry_server {server.sorry_server.address} {server.sorry_server.port}"
+    for each in server.real_servers:
+        yield from _block(f"real_server {each.address} {each.port}", _real_server(each))
+
+
+def _scripts(*named: tuple[str, tuple[str, ...]]) -> Iterator[str]:
+    yield from (f"{name} {_script(command)}" for name, command in named if command)
+
+
+def _real_server(server: RealServer) -> Iterator[str]:
+    yield f"weight {server.weight}"
+    if server.inhibit_on_failure:
+        yield "inhibit_on_failure"
+    yield from _scripts(("notify_up", server.notify_up), ("notify_down", server.notify_down))
+    for each in server.checks:
+        yield from _block(each.kind.value, _check(each))
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield f"connect_ip {check.address}"
+    yield f"connect_port {check.port}"
+    if check.bind_address is not None:
+        yield f"bindto {check.bind_address}"
+    if check.bind_port:
+        yield f"bind_port {check.bind_port}"
+    yield f"connect_timeout {in_seconds(check.connect_timeout_us)}"
+    yield f"delay_loop {in_seconds(check.delay_loop_us)}"
+    if check.warmup_us is not None:
+        yield f"warmup {in_seconds(check.warmup_us)}"
+    if check.retry is not None:
+        yield f"retry {check.retry}"
+    yield f"delay_before_retry {in_seconds(check.delay_before_retry_us)}"
+    if check.kind is CheckKind.TCP:
+        return
+    yield f"http_protocol {check.http_protocol}"
+    if check.virtualhost is not None:
+        yield f"virtualhost {_word(check.virtualhost)}"
+    if check.sni is not None:
+        # keepalived knows sni_name since 2.4.4 only.
+        yield "enable_sni" if check.sni == check.virtualhost else f"sni_name {_word(check.sni)}"
+    for each in check.urls:
+        yield from _block("url", _url(each))
+
+
+def _url(url: HttpUrl) -> Iterator[str]:
+    yield f"path {_word(url.path)}"
+    if url.digest is not None:
+        yield f"digest {url.digest}"
+    ranges = (str(low) if low == high else f"{low}-{high}" for low, high in url.status_codes)
+    yield f"status_code {' '.join(ranges)}"
+    if url.virtualhost is not None:
+        yield f"virtualhost {_word(url.virtualhost)}"
+    if url.regex is not None:
+        yield f"regex {_word(url.regex)}"
+    if url.regex_no_match:
+        yield "regex_no_match"

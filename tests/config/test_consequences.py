@@ -1,0 +1,228 @@
+"""What a reload is said to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from haxlb.config import load
+from haxlb.config.consequences import Fate, consequences
+from haxlb.model.addresses import Vip
+from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig, Role, Scheduler
+from haxlb.vrrp.inputs import AddVips, LinkChanged, Reconfigure, RemoveVips, SendAdvert, Start, TimerExpired
+from haxlb.vrrp.router import Router
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def config() -> NodeConfig:
+    loaded = load(DATA / "master.conf", settings=None, node="host")
+    assert loaded.config is not None
+    return loaded.config
+
+
+def told(before, after):
+    """The fates of what is not kept, by kind and name."""
+    return {
+        (each.kind, each.name): (each.fate, each.reason, each.effects)
+        for each in consequences(before, after)
+        if each.fate is not Fate.KEPT
+    }
+
+
+def with_instance(config, **changes):
+    return replace(config, instances=(replace(config.instances[0], **changes),))
+
+
+def with_server(config, **changes):
+    return replace(config, virtual_servers=(replace(config.virtual_servers[0], **changes),))
+
+
+ENDS = "when it is MASTER, it says priority 0 on eth0, takes its addresses off and runs notify_fault"
+SERVICE = "[192.168.10.100]:tcp:80"
+
+
+def test_the_same_is_kept(config):
+    found = consequences(config, config)
+    assert [(each.kind, each.name, each.fate) for each in found] == [
+        ("vrrp_instance", "VI_1", Fate.KEPT),
+        ("virtual_server", SERVICE, Fate.KEPT),
+    ]
+
+
+def test_a_priority_is_retuned(config):
+    assert told(config, with_instance(config, priority=90)) == {
+        ("vrrp_instance", "VI_1"): (
+            Fate.RETUNED,
+            "priority 150 -> 90",
+            (
+                "it keeps its state",
+                "as MASTER it sends an advert at once",
+                "as BACKUP it takes over after 3.648 s of silence, not 3.414 s",
+            ),
+        )
+    }
+
+
+def test_scripts_and_names_touch_nothing_on_the_wire(config):
+    ((fate, _, effects),) = told(config, with_instance(config, name="VI_X")).values()
+    assert (fate, effects) == (Fate.RETUNED, ("it keeps its state",))
+
+
+def test_addresses_go_in_the_order_of_the_speaker(config):
+    old = config.instances[0].vips[0]
+    other = Vip(address=IPv4Address("192.168.10.101"), prefix_length=24, interface="eth0")
+    before = with_instance(config, vips=(old, other))
+    third = replace(other, address=IPv4Address("192.168.10.102"))
+    ((_, _, effects),) = told(before, with_instance(config, vips=(replace(old, prefix_length=32), third))).values()
+    assert effects[1:4] == (
+        "as MASTER it takes off and puts on anew 192.168.10.100",
+        "as MASTER it puts on 192.168.10.102",
+        "as MASTER it takes off 192.168.10.101",
+    )
+
+
+@pytest.mark.parametrize("change", [{"version": 3}, {"auth_pass": "other"}, {"advert_interval_us": 2_000_000}])
+def test_what_parts_a_pair_is_said(config, change):
+    ((_, _, effects),) = told(config, with_instance(config, **change)).values()
+    assert any("both are MASTER meanwhile" in each for each in effects)
+
+
+def test_version_3_learns_the_interval(config):
+    before = with_instance(config, version=3, auth_pass=None)
+    after = with_instance(config, version=3, auth_pass=None, advert_interval_us=2_000_000)
+    ((_, _, effects),) = told(before, after).values()
+    assert not any("both are MASTER" in each for each in effects)
+
+
+def test_another_vrid_or_interface_is_another_instance(config):
+    found = told(config, with_instance(config, vrid=52, initial_role=Role.BACKUP))
+    fate, reason, effects = found["vrrp_instance", "VI_1"]
+    assert fate is Fate.RECREATED
+    assert reason.startswith("vrid 51 -> 52")
+    assert effects == (
+        f"the former one ends: {ENDS}",
+        "the new one begins: it is BACKUP, and MASTER after 3.414 s without a better one",
+        "the addresses of both are off here until it is MASTER",
+        "a peer that keeps the former virtual_router_id does not hear it: change both directors",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "begins"),
+    [
+        ({"priority": 255}, "it is MASTER at once"),
+        ({"initial_role": Role.MASTER}, "it is MASTER after 1.004 s"),
+        ({"initial_role": Role.BACKUP, "priority": 100}, "it is BACKUP, and MASTER after 3.609 s"),
+    ],
+)
+def test_how_a_new_instance_begins(config, changes, begins):
+    empty = replace(config, instances=())
+    fate, _, (effect,) = told(empty, with_instance(config, **changes))["vrrp_instance", "VI_1"]
+    assert fate is Fate.ADDED
+    assert effect.startswith(begins)
+    fate, _, _ = told(with_instance(config, **changes), empty)["vrrp_instance", "VI_1"]
+    assert fate is Fate.REMOVED
+
+
+def test_real_servers(config):
+    first, second, third = config.virtual_servers[0].real_servers
+    fresh = replace(first, address=IPv4Address("192.168.10.29"))
+    after = with_server(config, real_servers=(replace(first, weight=0), replace(second, checks=()), fresh))
+    found = told(config, after)
+    fate, reason, _ = found["virtual_server", SERVICE]
+    assert (fate, reason) == (Fate.RETUNED, "its real servers")
+    assert found["real_server", f"{SERVICE} 192.168.10.21:80"] == (
+        Fate.RETUNED,
+        "weight 3 -> 0",
+        ("it is drained: its connections stay, it gets no new ones",),
+    )
+    assert found["real_server", f"{SERVICE} 192.168.10.22:80"][2] == ("without a check it is up from now on",)
+    assert found["real_server", f"{SERVICE} 192.168.10.29:80"][0] is Fate.ADDED
+    assert found["real_server", f"{SERVICE} {third.key}"][0] is Fate.REMOVED
+
+
+def test_a_check_that_is_known_already_has_its_verdict(config):
+    first, second, third = config.virtual_servers[0].real_servers
+    new = replace(first.checks[0], retry=9)
+    after = with_server(config, real_servers=(replace(first, checks=(new,)), second, third))
+    assert told(config, after)["real_server", f"{SERVICE} 192.168.10.21:80"][2] == (
+        "TCP_CHECK begins without a verdict; until there is one the server stays as it is",
+    )
+    after = with_server(config, real_servers=(replace(first, checks=second.checks), second, third))
+    assert told(config, after)["real_server", f"{SERVICE} 192.168.10.21:80"][2] == ()
+
+
+def test_virtual_servers(config):
+    ((fate, reason, effects),) = told(config, with_server(config, scheduler=Scheduler.MH, quorum=2)).values()
+    assert (fate, reason) == (Fate.RETUNED, "scheduler wrr -> mh, quorum 1 -> 2")
+    assert effects == (
+        "its connections stay with their servers",
+        "new ones are distributed by mh",
+        "the quorum is judged anew at once",
+    )
+    gone = told(config, replace(config, virtual_servers=()))
+    assert gone["virtual_server", SERVICE][0] is Fate.REMOVED
+    assert gone["settings", "interfaces"][2] == ("it is detached from eth0",)
+    added = told(replace(config, virtual_servers=()), config)
+    assert added["virtual_server", SERVICE][0] is Fate.ADDED
+    assert "the forwarder is compiled first, which takes seconds" in added["settings", "interfaces"][2]
+
+
+def test_settings(config):
+    found = told(
+        config,
+        replace(
+            config,
+            node="other",
+            mqtt=MqttSettings(host="broker"),
+            forwarding=ForwardingSettings(mode="native", flow_buckets_log2=17, max_services=65),
+        ),
+    )
+    assert found["settings", "node"][0] is Fate.DEFERRED
+    assert found["settings", "mqtt"][2] == ("the connection to the broker is made anew",)
+    assert len(found["settings", "forwarding"][2]) == 3
+
+
+def test_more_servers_than_there_is_room_for_are_refused(config):
+    one = config.virtual_servers[0]
+    many = tuple(replace(one, endpoint=replace(one.endpoint, port=port)) for port in range(1, 66))
+    assert told(config, replace(config, virtual_servers=many))["settings", "forwarding"][0] is Fate.REFUSED
+    found = told(config, replace(config, virtual_servers=many[:64]))
+    assert ("settings", "forwarding") not in found
+
+
+THIRD = Vip(address=IPv4Address("192.168.10.103"), prefix_length=24, interface="eth0")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "other"},
+        {"priority": 90},
+        {"nopreempt": True},
+        {"advert_interval_us": 3_000_000},
+        {"auth_pass": None},
+        {"peers": (IPv4Address("192.168.10.3"),)},
+        {"vips": (THIRD,)},
+        {"vips": ()},
+    ],
+)
+def test_it_is_what_a_master_does(config, changes):
+    old = config.instances[0]
+    router = Router(old)
+    router.handle(LinkChanged(up=True, address=IPv4Address("192.168.10.2")), 0)
+    router.handle(Start(), 0)
+    while router.role is not Role.MASTER:
+        now = router.next_deadline()
+        router.handle(TimerExpired(), now)
+    done = router.handle(Reconfigure(instance=replace(old, **changes)), now + 1)
+    assert router.role is Role.MASTER
+    ((fate, _, effects),) = told(config, with_instance(config, **changes)).values()
+    assert fate is Fate.RETUNED
+    for kind, words in ((SendAdvert, "sends an advert"), (AddVips, "puts on"), (RemoveVips, "takes off")):
+        assert any(isinstance(each, kind) for each in done) == any(words in each for each in effects), words
