@@ -27,6 +27,14 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Related:
+    """Another place that a complaint has to do with."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
     """One complaint."""
 
@@ -37,9 +45,15 @@ class Diagnostic:
     message: str
     hint: str = ""
     """What to do about it; empty when the message says it all."""
+    related: tuple[Related, ...] = ()
+    """Where it comes from, when it stands in the text of a definition, or is put in by one."""
 
 
 UNDEFINED = "undefined-name"
+_MOST_ORIGINS = 32
+"""Origins that are remembered of one line: a definition may be used ten thousand times."""
+_MOST_RELATED = 3
+"""Of them shown with a complaint."""
 
 
 class Complaints:
@@ -48,6 +62,13 @@ class Complaints:
     def __init__(self) -> None:
         self._found: dict[tuple[Span, str], Diagnostic] = {}
         self._undefined: dict[Span, tuple[Span, str]] = {}
+        self._origins: dict[tuple[str, int], dict[tuple[Span, Span], str]] = {}
+
+    def expanded(self, where: Span, origin: Span, message: str) -> None:
+        """Remember that what stands at `where` has to do with `origin`: complaints about it will say so."""
+        known = self._origins.setdefault((where.file, where.line), {})
+        if len(known) < _MOST_ORIGINS:
+            known.setdefault((where, origin), message)
 
     def add(self, severity: Severity, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """File a complaint."""
@@ -83,7 +104,21 @@ class Complaints:
     @property
     def all(self) -> tuple[Diagnostic, ...]:
         """Everything, in the order of finding."""
-        return tuple(self._found.values())
+        if not self._origins:
+            return tuple(self._found.values())
+        return tuple(self._with_origins(each) for each in self._found.values())
+
+    def _with_origins(self, diagnostic: Diagnostic) -> Diagnostic:
+        span = diagnostic.span
+        known = self._origins.get((span.file, span.line))
+        if known is None:
+            return diagnostic
+        related = [
+            Related(span=origin, message=message)
+            for (where, origin), message in known.items()
+            if where.column < max(span.end_column, span.column + 1) and span.column < where.end_column
+        ]
+        return replace(diagnostic, related=tuple(related[:_MOST_RELATED])) if related else diagnostic
 
     @property
     def usable(self) -> bool:

@@ -50,7 +50,7 @@ _WORD = re.compile(
     r'"(?P<quoted>[^"]*)(?P<closing>"?)'
     r"|(?P<template>\{\{[^\n]*?\}\}|\{%[^\n]*?%\}|<%[^\n]*?%>)"
     r"|(?P<brace>[{}])"
-    r'|(?P<plain>(?:\$\{[^{}"\s]*\}|[^\s"{}])+)'
+    r'|(?P<plain>(?:\$\{[^{}"]*\}|[^\s"{}])+)'
 )
 
 _FOREIGN_BLANK = re.compile("[\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000\ufeff]")

@@ -33,11 +33,20 @@ Debian 12's keepalived (2.2.7) does not know have the release in which they came
   characters, but for the command of a script.
 * Braces may stand anywhere outside of quotes; what is between two of them on a line is one statement.
 * `$NAME=value` defines, `$NAME` (at the end of a word) and `${NAME}` (anywhere) use. A definition goes on on the next
-  line after a `\\`. `${_PWD}`, `${_INSTANCE}`, `${_HASH}` and `${_BANG}` are built in. An undefined name is an error.
-* `@ID line` is for the director of that name, `@^ID line` for all others. The name is the host's.
+  line after a `\\`. An undefined name is an error.
+* Built in: `${_PWD}` (the directory of the file), `${_INSTANCE}` (the config-id), `${_HASH}` (`#`), `${_BANG}` (`!`),
+  `${_RANDOM [MIN [MAX]]}` (0 to 32767; drawn from the config-id, so that a reload draws the same), `${_ENV NAME}`.
+* `~SEQ(name, last) text`, `~SEQ(name, first, last) text`, `~SEQ(name, first, step, last) text` repeat the text with
+  `$name` set; `~SEQx` writes hexadecimal. `~LST(name, a, b) text` and `~LST({x, y}, {1, 2}, {3, 4}) text` do so with the
+  values that are listed. The text may be a name of several lines, or another of them. All together make at most 200,000
+  lines.
+* `@ID line` is for the director of that name, `@^ID line` for all others. The name is the host's, or that of
+  `-i, --config-id`.
 * `include GLOB` reads files, relative to the file it stands in, in the order of their names. `includer`, `includem`,
-  `includew`, `includeb` and `includea` refuse the configuration when nothing can be included. Includes may not loop.
-* `~SEQ`, `~LST`, `${_RANDOM}` and `${_ENV}` are not supported yet: an error.
+  `includew`, `includeb` and `includea` refuse the configuration when a file cannot be read; and, in this order, when a
+  name is missing, a name or wildcard, an alternative in braces, any of them. An executable file is never included.
+  Includes may not loop.
+* A line may have any length that is sensible (65,536 characters); keepalived reads 1023 bytes.
 * Numbers are decimal. Seconds have up to six decimals. Trailing letters (`5s`) are dropped with a warning where
   keepalived does so.
 """

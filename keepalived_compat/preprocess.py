@@ -1,16 +1,15 @@
-"""Physical lines to logical ones: comments, `@config-id` lines, `$definitions`, includes.
-
-`~SEQ` and `~LST` are recognised and refused.
-"""
+"""Physical lines to logical ones: comments, `@config-id` lines, `$definitions`, sequences, includes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from keepalived_compat.chance import Chance, seed_of
+from keepalived_compat.conditions import selected
 from keepalived_compat.definitions import Definitions
-from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.diagnostics import Complaints, Severity
 from keepalived_compat.lexer import Line, uncommented
 from keepalived_compat.source import Reader, Sources, Span
 
@@ -21,20 +20,34 @@ LINE_REFUSED = 65_536
 FILE_LIMIT = 10_000
 """Files that one configuration may include: more is a mistake that multiplies."""
 
-_CONDITIONAL = re.compile(r"@(?P<negated>\^?)(?P<name>\S+)(?P<blank>\s+)?")
 _INCLUDE = re.compile(r"include(?P<kind>[rmwba]?)(?:\s+(?P<pattern>.*))?$")
-_SEQUENCE = re.compile(r"~(?:SEQx?|LST)\b")
+_REFUSING = {"name": ("m", "w", "a"), "wildcard": ("w", "a"), "alternative": ("b", "a")}
+"""Which includes refuse the configuration when a form of pattern matches nothing, as keepalived 2.2.7 does."""
 
 
 class Preprocessor:
     """Reads a file and all that it includes into one stream of lines."""
 
-    def __init__(self, *, reader: Reader, config_id: str, complaints: Complaints, sources: Sources) -> None:
+    def __init__(
+        self,
+        *,
+        reader: Reader,
+        config_id: str,
+        complaints: Complaints,
+        sources: Sources,
+        environment: Mapping[str, str] | None = None,
+        seed: int | None = None,
+    ) -> None:
         self._reader = reader
         self._config_id = config_id
         self._complaints = complaints
         self._sources = sources
-        self._definitions = Definitions(complaints=complaints, config_id=config_id)
+        self._definitions = Definitions(
+            complaints=complaints,
+            config_id=config_id,
+            environment=environment or {},
+            chance=Chance(seed_of(config_id) if seed is None else seed),
+        )
         self._open: list[str] = []
         self._files = 0
 
@@ -61,9 +74,7 @@ class Preprocessor:
         physical = self._decoded(path, content)
         self._sources.add(str(path), physical)
         for line in self._outside_definitions(path, physical):
-            if line.text[0] == "~" and _SEQUENCE.match(line.text):
-                self._refuse_sequence(line)
-            elif line.text[0] in "~i" or "$" in line.text:
+            if line.text[0] in "~i" or "$" in line.text:
                 for each in self._definitions.expand(line, path.parent):
                     yield from self._included_or_kept(each, path)
             else:
@@ -83,7 +94,7 @@ class Preprocessor:
             elif continued is not None:
                 continued = self._definitions.go_on(continued, bare)
             else:
-                line = self._selected(bare)
+                line = selected(bare, self._config_id, self._complaints)
                 if line is not None and self._definitions.begins(line):
                     continued = self._definitions.begin(line)
                 elif line is not None:
@@ -154,27 +165,8 @@ class Preprocessor:
             )
         return True
 
-    def _selected(self, line: Line) -> Line | None:
-        """The rest of an `@id` line when it is for us; other lines as they are."""
-        if line.text[0] != "@":
-            return line
-        found = _CONDITIONAL.match(line.text)
-        if found is None or found["blank"] is None:
-            self._complaints.error(
-                "bad-condition",
-                line.span(0, len(line.text)),
-                f"`{line.text}` has nothing after its config-id; the line is dropped",
-                "write `@ID keyword …` on one line",
-            )
-            return None
-        wanted = (found["name"] == self._config_id) != bool(found["negated"])
-        return line.without_prefix(found.end()) if wanted else None
-
     def _included_or_kept(self, line: Line, path: Path) -> Iterator[Line]:
         text = line.text
-        if text.startswith("~") and _SEQUENCE.match(text):
-            self._refuse_sequence(line)
-            return
         found = _INCLUDE.match(text) if text.startswith("include") else None
         if found is None:
             yield line
@@ -186,37 +178,43 @@ class Preprocessor:
                 "missing-argument", where, "`include` names no file", "include /etc/keepalived/conf.d/*.conf"
             )
             return
-        yield from self._include(pattern, where, path, strict=bool(found["kind"]))
+        yield from self._include(pattern, where, path, found["kind"])
 
-    def _refuse_sequence(self, line: Line) -> None:
-        self._complaints.error(
-            "not-supported-yet",
-            line.span(0, len(line.text)),
-            f"{line.text[:4]} generates configuration lines, which is not supported yet: what it would make is missing",
-            "write the lines out",
-        )
-
-    def _include(self, pattern: str, where: Span, path: Path, *, strict: bool) -> Iterator[Line]:
-        complain = self._complaints.fatal if strict else self._complaints.error
+    def _include(self, pattern: str, where: Span, path: Path, kind: str) -> Iterator[Line]:
         try:
-            names = [found for each in expand_braces(pattern) for found in self._reader.match(each, path.parent)]
+            alternatives = [(each, self._reader.match(each, path.parent)) for each in expand_braces(pattern)]
         except (OSError, ValueError, RuntimeError) as problem:
+            complain = self._complaints.fatal if kind else self._complaints.error
             complain("include-problem", where, f"cannot look for `{pattern}`: {problem}")
             return
-        if not names:
-            hint = (
-                "include takes no quotes: they are part of the name"
-                if '"' in pattern
-                else "see the path; it is relative to this file"
-            )
-            if strict or not any(each in pattern for each in "*?[{"):
-                complain("include-problem", where, f"no file matches `{pattern}`", hint)
+        self._complain_of_missing(pattern, alternatives, where, kind)
+        for _, names in alternatives:
+            for name in names:
+                content = self._admitted(name, where, strict=bool(kind))
+                if content is not None:
+                    yield from self._file(name, content)
+
+    def _complain_of_missing(
+        self, pattern: str, alternatives: list[tuple[str, list[Path]]], where: Span, kind: str
+    ) -> None:
+        """Say what matched nothing; how bad that is depends on the kind of include and of pattern (`_REFUSING`)."""
+        nothing_at_all = not any(names for _, names in alternatives)
+        for each, names in alternatives:
+            if names:
+                continue
+            wild = any(sign in each for sign in "*?[")
+            if wild and not nothing_at_all:
+                continue
+            form = "alternative" if each != pattern and not wild else "wildcard" if wild else "name"
+            hint = "see the path; it is relative to this file"
+            if '"' in pattern:
+                hint = "include takes no quotes: they are part of the name"
+            if kind in _REFUSING[form]:
+                severity = Severity.FATAL
+                hint += f"; `include{kind}` refuses the configuration, `include` does not"
             else:
-                self._complaints.note("include-problem", where, f"no file matches `{pattern}`", hint)
-        for name in names:
-            content = self._admitted(name, where, strict=strict)
-            if content is not None:
-                yield from self._file(name, content)
+                severity = Severity.NOTE if wild else Severity.ERROR
+            self._complaints.add(severity, "include-problem", where, f"no file matches `{each}`", hint)
 
     def _admitted(self, name: Path, where: Span, *, strict: bool) -> bytes | None:
         """The content of a file to include, None (with a complaint) when it is not to be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.lexer import words
 from keepalived_compat.parser import Parser
 from keepalived_compat.preprocess import Preprocessor
-from keepalived_compat.source import DiskReader, Reader, Sources
+from keepalived_compat.source import DiskReader, Reader, Sources, process_environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,15 +24,31 @@ class Reading:
     sources: Sources
 
 
-def read(path: Path, *, config_id: str, reader: Reader | None = None) -> Reading:
+def read(
+    path: Path,
+    *,
+    config_id: str,
+    reader: Reader | None = None,
+    environment: Mapping[str, str] | None = None,
+    seed: int | None = None,
+) -> Reading:
     """Read a keepalived.conf and what it includes; whatever is in the files, this raises nothing.
 
-    `config_id` selects `@ID` lines; keepalived takes the host's name unless told otherwise.
+    `config_id` selects `@ID` lines; keepalived takes the host's name unless told otherwise. `environment` is what
+    `${_ENV NAME}` finds: that of the process when the disk is read, else nothing. `seed` is of `${_RANDOM}`; it is made
+    of the config-id unless given, so that a file read again means the same.
     """
+    if environment is None and reader is None:
+        environment = process_environment()
     complaints = Complaints()
     sources = Sources()
     preprocessor = Preprocessor(
-        reader=reader or DiskReader(), config_id=config_id, complaints=complaints, sources=sources
+        reader=reader or DiskReader(),
+        config_id=config_id,
+        complaints=complaints,
+        sources=sources,
+        environment=environment,
+        seed=seed,
     )
     parser = Parser(grammar=KEEPALIVED, complaints=complaints)
     tree = parser.parse(words(line, complaints) for line in preprocessor.lines(path))

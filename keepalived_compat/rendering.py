@@ -30,6 +30,11 @@ def as_text(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -
         rows += [f" {number} | {shown}", f" {' ' * len(number)} | {paint(pointer, hue)}"]
     if diagnostic.hint:
         rows.append(f"   = {_printable(diagnostic.hint)}")
+    for each in diagnostic.related:
+        rows.append(f"   > {_printable(str(each.span))}: {_printable(each.message)}")
+        source = sources.line(each.span.file, each.span.line)
+        if source is not None and source.strip():
+            rows.append(f"     {_caret(source, each.span)[0].strip()}")
     return "\n".join(rows)
 
 
@@ -39,15 +44,23 @@ def as_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
         {
             "code": each.code,
             "severity": each.severity.value,
-            "file": _printable(each.span.file),
-            "line": each.span.line,
-            "column": each.span.column,
-            "end_column": each.span.end_column,
+            **_place(each.span),
             "message": _printable(each.message),
             "hint": _printable(each.hint),
+            **_related(each),
         }
         for each in diagnostics
     ]
+
+
+def _related(diagnostic: Diagnostic) -> dict[str, Any]:
+    """The optional field `related`: it is there when there is something in it."""
+    places = [_place(each.span) | {"message": _printable(each.message)} for each in diagnostic.related]
+    return {"related": places} if places else {}
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {"file": _printable(span.file), "line": span.line, "column": span.column, "end_column": span.end_column}
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

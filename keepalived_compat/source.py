@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -106,6 +108,11 @@ class DiskReader:
             return str(path.resolve())
         except (OSError, RuntimeError):
             return str(path)
+
+
+def process_environment() -> Mapping[str, str]:
+    """The environment that this process was started with."""
+    return os.environ
 
 
 class Sources:

@@ -52,7 +52,6 @@ def complaint(reading, text):
         (in_check("connect_port 70000"), "error", "bad-value", (4, 16, 21), ""),
         ("bal_defs {\n}\n", "error", "unknown-keyword", (1, 1, 9), "did you mean `global_defs`?"),
         ("global_defs {\n router_id\n}\n", "error", "missing-argument", (2, 2, 11), ""),
-        ("~SEQ(x, 1, 2) $x\n", "error", "not-supported-yet", (1, 1, 17), "write the lines out"),
         ("vrrp_instance {{ name }} {\n}\n", "fatal", "unfilled-template", (1, 15, 25), "render the template"),
     ],
 )

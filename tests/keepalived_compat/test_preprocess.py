@@ -3,12 +3,17 @@ from __future__ import annotations
 import pytest
 
 from keepalived_compat.preprocess import expand_braces
+from keepalived_compat.reading import read
 
 INSTANCE = "vrrp_instance A {\n  interface eth0\n}\n"
 
 
 def names(section):
     return [each.words[1].text for each in section.all("vrrp_instance")]
+
+
+def routers(read):
+    return [each.section.value("router_id") for each in read.root.all("global_defs")]
 
 
 def only_instance(read):
@@ -79,8 +84,129 @@ class TestDefinitions:
         read = reading("vrrp_instance A {\n interface eth0${_HASH}x\n}\n")
         assert only_instance(read).value("interface") == "eth0"
 
-    def test_sequences_are_refused_by_name(self, reading, found):
-        assert found(reading("~LST(n, 1, 3) $n\n")) == [("error", "not-supported-yet", 1, 1, 17)]
+    def test_what_is_built_in(self, reading):
+        text = "global_defs {\n router_id ${_PWD}_${_INSTANCE}_$_INSTANCE\n}\n"
+        assert routers(reading(text)) == ["/etc/keepalived_lb1_lb1"]
+
+    def test_the_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("WHO", "me")
+        (tmp_path / "k.conf").write_text("global_defs {\n router_id ${_ENV WHO}\n}\n")
+        assert routers(read(tmp_path / "k.conf", config_id="x")) == ["me"]
+        inside = read(tmp_path / "k.conf", config_id="x", environment={"WHO": "other"})
+        assert routers(inside) == ["other"]
+
+    @pytest.mark.parametrize("name", ["${_ENV NO_SUCH}", "${_ENV}", "${_RANDOM 9 1}", "${_RANDOM x}", "${_PWD x}"])
+    def test_a_built_in_name_without_a_value(self, reading, found, name):
+        read = reading(f"global_defs {{\n router_id {name}\n}}\n")
+        assert found(read) == [("error", "undefined-name", 2, 12, 12 + len(name))]
+
+    def test_chance_is_the_same_for_the_same_director_and_another_for_another(self, reading):
+        text = "global_defs {\n router_id ${_RANDOM}_${_RANDOM 7}_${_RANDOM 5 6}\n}\n"
+        drawn = [routers(reading(text, config_id=each))[0] for each in ("lb1", "lb1", "lb2")]
+        assert drawn[0] == drawn[1] != drawn[2]
+        whole, above, between = (int(each) for each in drawn[0].split("_"))
+        assert 0 <= whole <= 32767
+        assert 7 <= above <= 32767
+        assert 5 <= between <= 6
+
+
+class TestSequences:
+    """What keepalived 2.2.7 makes of each."""
+
+    @pytest.mark.parametrize(
+        ("text", "made"),
+        [
+            ("~SEQ(i,3) x$i", "x1 x2 x3"),
+            ("~SEQ(i,-3) x$i", "x-1 x-2 x-3"),
+            ("~SEQ(i,0) x$i", "x1 x0"),
+            ("~SEQ(i,3,1) x$i", "x3 x2 x1"),
+            ("~SEQ(i,1,2,6) x$i", "x1 x3 x5"),
+            ("~SEQ(i,6,-2,1) x$i", "x6 x4 x2"),
+            ("~SEQ(i,5,5) x$i", "x5"),
+            ("~SEQ(i,-1,1) x$i", "x-1 x0 x1"),
+            ("~SEQ(i,+2) x$i", "x1 x2"),
+            ("~SEQx(i,9,17) x${i}", "x9 xa xb xc xd xe xf x10 x11"),
+            ("~SEQ(i,0x10,0x12) x$i", "x16 x17 x18"),
+            ("~SEQ(i,010) x$i", "x1 x2 x3 x4 x5 x6 x7 x8"),
+            ("~SEQ ( i , 2 )x$i", "x1 x2"),
+            ("~SEQ(i,1,2) ~SEQ(j,1,2) x${i}_$j", "x1_1 x1_2 x2_1 x2_2"),
+            ("$A=a${i} \\\nb${i}\n~SEQ(i,1,2) $A", "a1 b1 a2 b2"),
+            ("$A=~SEQ(j,1,2) b${i}_${j}\n~SEQ(i,1,2) $A", "b1_1 b1_2 b2_1 b2_2"),
+            ("$A=x1 \\\n~SEQ(j,1,2) y$j \\\nz$j\n$A", "x1 y1 y2 z2"),
+            ("$i=7\n~SEQ(i,1,2) x$i\ny$i", "x1 x2 y2"),
+            ("$N=2\n~SEQ(i,$N) x$i", "x1 x2"),
+            ("~SEQ(i,2) @lb1 x$i", "x1 x2"),
+            ("~SEQ(i,2) @^lb1 x$i", ""),
+            ("@lb1 ~SEQ(i,2) x$i", "x1 x2"),
+            ("~LST(i,a,b,c) x$i", "xa xb xc"),
+            ("~LST(a, 1 , 3 ) x${a}_", "x1_ x3_"),
+            ("~LST(a,1,,3) x${a}_", "x1_ x_ x3_"),
+            ("~LST({a,b},{1,2},{3}) x${a}_${b}_", "x1_2_ x3__"),
+            ("~LST({a,b}, { 1 , 2 } , 3) x${a}_${b}", "x1_2 x3_"),
+        ],
+    )
+    def test_what_is_made(self, reading, text, made):
+        read = reading(text + "\n")
+        said = [each.message.split("`")[1] for each in read.complaints.all if each.code == "unknown-keyword"]
+        assert said == made.split()
+        assert {each.code for each in read.complaints.all} <= {"unknown-keyword"}
+
+    @pytest.mark.parametrize(
+        ("text", "severity"),
+        [
+            ("~SEQ(i) x", "error"),
+            ("~SEQ(i,1,2,3,4) x", "error"),
+            ("~SEQ(i,a) x", "error"),
+            ("~SEQ(i,1,0,3) x", "error"),
+            ("~SEQ(i,1,-1,5) x", "error"),
+            ("~SEQ(i,2", "error"),
+            ("~SEQ(1,2) x", "error"),
+            ("~SEQx(i,-1,2) x", "error"),
+            ("~SEQ(i,1,4000000000) x", "error"),
+            ("~LST(a) x", "error"),
+            ("~LST(a,{1,2}) x", "error"),
+            ("~LST(a, 1 2) x", "error"),
+            ("~SEQ(i,2)", "warning"),
+            ("$A=~SEQ(i,2) $A\n$A", "error"),
+        ],
+    )
+    def test_what_makes_nothing(self, reading, found, text, severity):
+        read = reading(text + "\n")
+        assert {each[:2] for each in found(read)} == {(severity, "bad-sequence")}
+
+    def test_all_of_them_together_are_bounded(self, reading, found):
+        read = reading("~SEQ(i,1,150000) @x y\n~SEQ(i,1,150000) @x y\n")
+        assert found(read) == [("error", "bad-sequence", 2, 1, 17)]
+
+    def test_blocks_are_made(self, reading):
+        text = "$I=vrrp_instance VI_$i { \\\n interface eth$i \\\n virtual_router_id 1$i \\\n }\n~SEQ(i,2,4) $I\n"
+        read = reading(text)
+        assert read.complaints.all == ()
+        found = [each.section.value("virtual_router_id") for each in read.root.all("vrrp_instance")]
+        assert found == [12, 13, 14]
+
+
+class TestOrigins:
+    """A complaint about an expanded line shows where it stands and where it came from."""
+
+    def of(self, read):
+        (complaint,) = read.complaints.all
+        return [(each.span.line, each.span.column, each.span.end_column, each.message) for each in complaint.related]
+
+    def test_a_value_names_its_definition(self, reading):
+        read = reading("$P=777\nvrrp_instance A {\n  priority $P\n}\n")
+        assert self.of(read) == [(1, 4, 7, "`$P` gets its value here")]
+
+    def test_a_line_of_a_definition_names_its_use(self, reading):
+        read = reading("$C= interface eth0 \\\n  priority 777\nvrrp_instance A {\n  $C\n}\n")
+        assert self.of(read) == [(4, 3, 5, "this line is put in here, by `$C`")]
+
+    def test_a_value_of_a_sequence_names_it(self, reading):
+        read = reading("~LST(p, 5) nonsense_$p\n")
+        assert self.of(read) == [(1, 1, 11, "`$p` gets its value here")]
+
+    def test_a_plain_line_has_none(self, reading):
+        assert self.of(reading("vrrp_instance A {\n  priority 777\n}\n")) == []
 
 
 class TestIncludes:
@@ -118,10 +244,22 @@ class TestIncludes:
             ("include closed.conf", "error"),
             ("include run.sh", "error"),
             ('include "none.conf"', "error"),
+            ("includer none.conf", "error"),
+            ("includer none-*.conf", "note"),
+            ("includem none-*.conf", "note"),
+            ("includew none.conf", "fatal"),
+            ("includeb none.conf", "error"),
+            ("includeb none-*.conf", "note"),
+            ("includea none.conf", "fatal"),
+            ("includea none-*.conf", "fatal"),
+            ("includem {main,none}.conf", "error"),
+            ("includeb {main,none}.conf", "fatal"),
+            ("includea {main,none}.conf", "fatal"),
+            ("includea run.sh", "fatal"),
         ],
     )
     def test_what_cannot_be_included(self, reading, found, line, severity):
-        read = reading(line + "\n", closed_dot_conf=None, run_dot_sh="x")
+        read = reading(line + "\n", closed_dot_conf=None, run_dot_sh="x", main_dot_conf="")
         assert found(read) == [(severity, "include-problem", 1, 1, len(line) + 1)]
 
     def test_a_loop_is_said_and_ends(self, reading):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from keepalived_compat.diagnostics import Diagnostic, Severity
+from keepalived_compat.diagnostics import Diagnostic, Related, Severity
 from keepalived_compat.rendering import as_json, as_text, summary
 from keepalived_compat.source import Sources, Span
 
@@ -78,3 +80,13 @@ def test_the_summary_counts():
     found = [of(where, each) for each in (Severity.ERROR, Severity.FATAL, Severity.ERROR, Severity.NOTE)]
     assert summary(found) == "1 fatal, 2 errors, 1 note"
     assert summary([]) == ""
+
+
+def test_where_it_comes_from(sources):
+    related = (Related(span=Span("f.conf", 1, 1, 6), message="it is defined here"),)
+    both = replace(of(Span("f.conf", 2, 12, 15)), related=related)
+    assert as_text(both, sources).splitlines()[4:] == ["   > f.conf:1:1: it is defined here", "     first"]
+    (row,) = as_json([both])
+    assert row["related"] == [
+        {"file": "f.conf", "line": 1, "column": 1, "end_column": 6, "message": "it is defined here"}
+    ]
