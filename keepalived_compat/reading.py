@@ -13,6 +13,7 @@ from keepalived_compat.lexer import words
 from keepalived_compat.parser import Parser
 from keepalived_compat.preprocess import Preprocessor
 from keepalived_compat.source import DiskReader, Reader, Sources, process_environment
+from keepalived_compat.tree import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,8 @@ class Reading:
     """What was read."""
 
     root: Section
+    tree: Body
+    """All that was written, also what is not used."""
     complaints: Complaints
     sources: Sources
 
@@ -53,4 +56,4 @@ def read(
     parser = Parser(grammar=KEEPALIVED, complaints=complaints)
     tree = parser.parse(words(line, complaints) for line in preprocessor.lines(path))
     root = Judge(grammar=KEEPALIVED, complaints=complaints, sources=sources).judge(tree)
-    return Reading(root=root, complaints=complaints, sources=sources)
+    return Reading(root=root, tree=tree, complaints=complaints, sources=sources)
