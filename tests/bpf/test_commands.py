@@ -46,13 +46,15 @@ def test_a_pinned_specimen_forwards_and_goes_when_interrupted(bpffs: Path, tmp_p
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == f"pinned at {pin}\n"
-        program = bpf.obj_get(pin)
-        for frame in (tcp("S"), tcp("A"), udp()):
-            assert bpf.prog_test_run(program, frame).verdict == bpf.XDP_TX
-        os.close(program)
-        process.send_signal(signal.SIGINT if scheduler == "rr" else signal.SIGTERM)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == f"pinned at {pin}\n"
+            program = bpf.obj_get(pin)
+            for frame in (tcp("S"), tcp("A"), udp()):
+                assert bpf.prog_test_run(program, frame).verdict == bpf.XDP_TX
+            os.close(program)
+        finally:
+            process.send_signal(signal.SIGINT if scheduler == "rr" else signal.SIGTERM)
         assert process.wait(timeout=30) == 0
     assert not pin.exists()
     # Nothing of its own is left behind either.
