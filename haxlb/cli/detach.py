@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from haxlb.cli.client import runtime_dir_option
 
-@click.command()
-@click.option(
-    "--runtime-dir",
-    type=click.Path(),
-    default="/run/haxlb",
-    show_default=True,
-    help="the runtime directory of the daemon whose data plane goes",
-)
-def detach(runtime_dir: str) -> None:
-    """Detach the forwarder and remove its programs, maps and pins.
 
-    A stopped daemon leaves its data plane behind on purpose: traffic flows on. This ends it.
+@click.command(short_help="Remove the forwarder of a stopped daemon: links, programs, maps.")
+@runtime_dir_option
+def detach(runtime_dir: Path) -> None:
+    """Remove the forwarder of a stopped daemon: links, programs, maps.
+
+    A daemon that stops leaves its data plane behind on purpose: traffic flows on. This ends it.
+
+    Exit codes: 0 removed, or nothing there; 71 a daemon still runs; 77 not permitted.
     """
-    from pathlib import Path
-
     from haxlb.linux.teardown import tear_down
 
-    removed = tear_down(Path(runtime_dir))
+    removed = tear_down(runtime_dir)
     for what in removed:
         click.echo(f"removed {what}")
     if not removed:

@@ -200,8 +200,6 @@ class _Planner:
             ),
         )
 
-    # Services
-
     def withdraw(self, wanted: set[Endpoint]) -> None:
         """Take away the endpoints that are not wanted and retire their services."""
         for endpoint in [endpoint for endpoint in self._endpoints if endpoint not in wanted]:
@@ -301,8 +299,6 @@ class _Planner:
         while slots and not slots[-1]:
             slots.pop()
         return len(slots)
-
-    # Backends
 
     def _serve_by(self, service: int, server: WantedServer) -> None:
         identity = (service, server.address, server.port)

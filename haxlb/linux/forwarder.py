@@ -55,8 +55,6 @@ class Forwarder:
         """Let go of the maps; the data plane runs on."""
         self._maps.close()
 
-    # Tables
-
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
         if self._actual is None:
@@ -135,8 +133,6 @@ class Forwarder:
                 if record.service in endpoints and not record.retired
             },
         )
-
-    # Links
 
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
         """Attach the pinned program to each interface, or swap it in where a link of ours is already there.
