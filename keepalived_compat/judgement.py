@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import LINES, ROOT, Argument, Grammar, Keyword, Kind, Support
@@ -20,13 +21,13 @@ from keepalived_compat.values import (
     endpoint_address,
     microseconds,
     number,
+    plain_value,
     port,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A statement that is used."""
+class Entry(NamedTuple):
+    """A statement that is used: a named tuple, as a large file has a hundred thousand of them."""
 
     keyword: Keyword
     words: tuple[Word, ...]
@@ -49,41 +50,63 @@ class Entry:
         return self.words[min(1, len(self.words) - 1)].span
 
 
-@dataclass(slots=True)
 class Section:
     """A block that is used."""
 
-    block: str
-    entries: list[Entry] = field(default_factory=list)
-    lines: list[list[Word]] = field(default_factory=list)
-    """Of a block without keywords: its lines."""
-    refused: set[str] = field(default_factory=set)
-    """Keywords that stood there but could not be used: their absence has been complained of."""
+    __slots__ = ("_last", "_refused", "_several", "block", "entries", "lines")
 
-    _by_name: dict[str, list[Entry]] = field(default_factory=dict)
+    def __init__(self, block: str) -> None:
+        self.block = block
+        self.entries: list[Entry] = []
+        self.lines: Sequence[list[Word]] = ()
+        """Of a block without keywords: its lines."""
+        self._last: dict[str, Entry] = {}
+        self._several: dict[str, list[Entry]] | None = None
+        self._refused: set[str] | None = None
 
     def add(self, entry: Entry) -> None:
         """Take a statement into the section."""
         self.entries.append(entry)
-        self._by_name.setdefault(entry.keyword.canonical, []).append(entry)
+        keyword = entry[0]
+        name = keyword.means or keyword.name
+        earlier = self._last.get(name)
+        self._last[name] = entry
+        if earlier is not None:
+            if self._several is None:
+                self._several = {}
+            self._several.setdefault(name, [earlier]).append(entry)
+
+    def refuse(self, name: str) -> None:
+        """Remember that a keyword stood there but could not be used."""
+        if self._refused is None:
+            self._refused = set()
+        self._refused.add(name)
+
+    @property
+    def refused(self) -> AbstractSet[str]:
+        """Keywords that stood there but could not be used: their absence has been complained of."""
+        return self._refused or frozenset()
 
     def all(self, name: str) -> tuple[Entry, ...]:
         """Every use of a keyword, in file order."""
-        return tuple(self._by_name.get(name, ()))
+        last = self._last.get(name)
+        if last is None:
+            return ()
+        several = self._several.get(name) if self._several is not None else None
+        return (last,) if several is None else tuple(several)
 
     def entry(self, name: str) -> Entry | None:
         """The use of a keyword that counts: the last one."""
-        found = self._by_name.get(name)
-        return found[-1] if found else None
+        return self._last.get(name)
 
     def value(self, name: str, default: Any = None) -> Any:
         """The value of a keyword that counts."""
-        found = self.entry(name)
-        return default if found is None else found.value
+        found = self._last.get(name)
+        return default if found is None else found[2]
 
     def has(self, name: str) -> bool:
         """The keyword is there and used."""
-        return self.entry(name) is not None
+        return name in self._last
 
 
 class Judge:
@@ -109,41 +132,43 @@ class Judge:
                         "unexpected-block", each.keyword, "no block may stand in here; it is not read"
                     )
             return section
-        seen: dict[str, Entry] = {}
         rows = self._grammar[block]
         for statement in body.statements:
-            keyword = rows.get(statement.keyword.text)
+            first = statement.words[0]
+            keyword = rows.get(first[0])
             if keyword is not None and keyword.secret:
                 for word in statement.arguments:
                     self._sources.hide(word.span)
-            if keyword is None or statement.keyword.quoted:
+            if keyword is None or first.quoted:
                 self._complain_of_unknown(statement, block)
             elif names_only:
                 if statement.body is not None and keyword.body is not None:
                     self._section(statement.body, keyword.body, names_only=True)
             else:
-                self._use(statement, keyword, section, seen)
+                self._use(statement, keyword, section)
         return section
 
-    def _use(self, statement: Statement, keyword: Keyword, section: Section, seen: dict[str, Entry]) -> None:
-        if not self._say_support(statement, keyword):
+    def _use(self, statement: Statement, keyword: Keyword, section: Section) -> None:
+        name = keyword.means or keyword.name
+        if keyword.support is not Support.SUPPORTED and not self._say_support(statement, keyword):
             if statement.body is not None and keyword.body is not None:
                 self._section(statement.body, keyword.body, names_only=True)
-            section.refused.add(keyword.canonical)
+            section.refuse(name)
             return
-        self._complain_of_body(statement, keyword, section.block)
+        if statement.body is not None and keyword.body is None:
+            self._complain_of_body(statement, keyword, section.block)
         entry = self._entry(statement, keyword, section.block)
         if entry is None:
-            section.refused.add(keyword.canonical)
+            section.refuse(name)
             return
-        earlier = seen.setdefault(keyword.canonical, entry)
-        if earlier is not entry and not keyword.many:
+        earlier = None if keyword.many else section.entry(name)
+        if earlier is not None:
             first = keyword.first_counts
             self._complaints.warning(
                 "given-twice",
                 entry.words[0],
                 f"`{keyword.name}` stands twice in this block; the {'first' if first else 'last'} one counts",
-                f"the first stands at {earlier.words[0].span}; keep one",
+                f"the {'first' if first else 'other'} stands at {earlier.words[0].span}; keep one",
             )
             if first:
                 return
@@ -176,13 +201,11 @@ class Judge:
         return False
 
     def _complain_of_body(self, statement: Statement, keyword: Keyword, block: str) -> None:
-        if statement.body is None or keyword.body is not None:
-            return
         glued = next((each for each in statement.arguments if self._opens_block(each, block)), None)
         hint = f"begin `{glued.text}` on a line of its own" if glued else "one statement a line; delete the braces"
         self._complaints.error(
             "unexpected-block",
-            statement.body.opening or statement.keyword,
+            (statement.body and statement.body.opening) or statement.keyword,
             f"`{keyword.name}` opens no block; what is in the braces is not read",
             hint,
         )
@@ -207,11 +230,15 @@ class Judge:
         section = None
         if keyword.body is not None and statement.body is not None:
             section = self._section(statement.body, keyword.body, names_only=False)
-        return Entry(keyword=keyword, words=tuple(statement.words), value=value, section=section)
+        return Entry(keyword, tuple(statement.words), value, section)
 
-    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: PLR0911 - a dispatch
+    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: C901, PLR0911 - a dispatch
         """The value of a statement's argument. Raises Unusable."""
-        argument, given = keyword.argument, statement.arguments
+        argument, given = keyword.argument, statement.words[1:]
+        if len(given) == 1:
+            plain = plain_value(given[0][0], argument)
+            if plain is not None:
+                return plain
         if argument.kind is Kind.WORDS:
             if not given and not argument.optional:
                 raise Unusable("its argument is missing")

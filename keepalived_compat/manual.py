@@ -37,9 +37,9 @@ Debian 12's keepalived (2.2.7) does not know have the release in which they came
 * Built in: `${_PWD}` (the directory of the file), `${_INSTANCE}` (the config-id), `${_HASH}` (`#`), `${_BANG}` (`!`),
   `${_RANDOM [MIN [MAX]]}` (0 to 32767; drawn from the config-id, so that a reload draws the same), `${_ENV NAME}`.
 * `~SEQ(name, last) text`, `~SEQ(name, first, last) text`, `~SEQ(name, first, step, last) text` repeat the text with
-  `$name` set; `~SEQx` writes hexadecimal. `~LST(name, a, b) text` and `~LST({x, y}, {1, 2}, {3, 4}) text` do so with the
-  values that are listed. The text may be a name of several lines, or another of them. All together make at most 200,000
-  lines.
+  `$name` set; `~SEQx` writes hexadecimal. `~LST(name, a, b) text` and `~LST({x, y}, {1, 2}, {3, 4}) text` do so with
+  the values that are listed. The text may be a name of several lines, or another of them. All together make at most
+  200,000 lines.
 * `@ID line` is for the director of that name, `@^ID line` for all others. The name is the host's, or that of
   `-i, --config-id`.
 * `include GLOB` reads files, relative to the file it stands in, in the order of their names. `includer`, `includem`,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.grammar import LINES, ROOT, Grammar, Keyword
+from keepalived_compat.grammar import ROOT, Block, Grammar
 from keepalived_compat.source import Word
 from keepalived_compat.tree import Body, Statement
 
@@ -23,6 +23,10 @@ class _Frame:
     body: Body
     block: str | None
     """Its name in the grammar; None = a block that the grammar does not know."""
+    rows: Block
+    """What the grammar knows in it."""
+    awaits: bool = False
+    """The last statement has to open a block, and has not yet."""
 
 
 class Parser:
@@ -32,7 +36,7 @@ class Parser:
         self._grammar = grammar
         self._complaints = complaints
         self._root = Body(None)
-        self._stack = [_Frame(None, self._root, ROOT)]
+        self._stack = [_Frame(None, self._root, ROOT, grammar[ROOT])]
         self._missing = 0
         """Closing braces that the whole file lacks; below 0: it has too many."""
         self._closed_early = 0
@@ -41,7 +45,8 @@ class Parser:
     def parse(self, lines: Iterable[list[Word]]) -> Body:
         """The tree. Complaints about braces have been filed."""
         lines = list(lines)
-        self._missing = sum(each.opens - each.closes for line in lines for each in line if each.text in "{}")
+        braces = [each for line in lines for each in line if each[0] in ("{", "}") and not each.quoted]
+        self._missing = sum(1 if each.opens else -1 for each in braces)
         for line in lines:
             self._line(line)
         self._expect_body()
@@ -51,11 +56,12 @@ class Parser:
     def _line(self, line: list[Word]) -> None:
         start = 0
         for index, word in enumerate(line):
-            if word.text not in "{}" or word.quoted or not word.text:
+            text = word[0]
+            if text not in {"{", "}"} or word.quoted:
                 continue
             if index > start:
-                self._statement(line[start:index], opens=word.text == "{")
-            if word.text == "{":
+                self._statement(line[start:index], opens=text == "{")
+            if text == "{":
                 self._open(word)
             else:
                 self._close(word, first=index == 0)
@@ -64,9 +70,17 @@ class Parser:
             self._statement(line[start:] if start else line, opens=False)
 
     def _statement(self, words: list[Word], *, opens: bool) -> None:
-        self._expect_body()
-        self._resynchronise(words[0], opens=opens)
-        self._stack[-1].body.statements.append(Statement(words))
+        frame = self._stack[-1]
+        if frame.awaits:
+            self._expect_body()
+            frame = self._stack[-1]
+        keyword = frame.rows.get(words[0][0])
+        if keyword is None:
+            self._resynchronise(words[0], opens=opens)
+            frame = self._stack[-1]
+            keyword = frame.rows.get(words[0][0])
+        frame.body.statements.append(Statement(words))
+        frame.awaits = keyword is not None and keyword.body is not None
 
     def _open(self, brace: Word) -> None:
         frame = self._stack[-1]
@@ -81,11 +95,15 @@ class Parser:
 
     def _push(self, owner: Statement, brace: Word | None) -> None:
         owner.body = Body(brace)
-        keyword = self._known(self._stack[-1].block, owner.keyword.text)
-        self._stack.append(_Frame(owner, owner.body, keyword.body if keyword else None))
+        frame = self._stack[-1]
+        frame.awaits = False
+        keyword = frame.rows.get(owner.words[0][0])
+        block = keyword.body if keyword else None
+        self._stack.append(_Frame(owner, owner.body, block, self._grammar.get(block, _NOTHING) if block else _NOTHING))
 
     def _close(self, brace: Word, *, first: bool) -> None:
-        self._expect_body()
+        if self._stack[-1].awaits:
+            self._expect_body()
         if first and self._missing > 0 and self._stack[-1].block is not None:
             self._trust_indentation(brace)
         if len(self._stack) > 1:
@@ -118,14 +136,10 @@ class Parser:
     def _expect_body(self) -> None:
         """The last statement opened no block; complain if it had to, and open it where a closing brace will come."""
         frame = self._stack[-1]
-        if not frame.body.statements:
+        if not frame.awaits:
             return
+        frame.awaits = False
         last = frame.body.statements[-1]
-        if last.body is not None:
-            return
-        keyword = self._known(frame.block, last.keyword.text)
-        if keyword is None or keyword.body is None:
-            return
         if self._missing < 0:
             self._missing += 1
             self._complaints.fatal(
@@ -168,22 +182,17 @@ class Parser:
     def _depth_of(self, first: Word, *, opens: bool) -> int | None:
         """Index of the open block that this statement belongs to when it is not the innermost one."""
         inner = self._stack[-1]
-        if len(self._stack) == 1 or first.quoted or self._known(inner.block, first.text):
+        if len(self._stack) == 1 or first.quoted or first.text in inner.rows:
             return None
         # Inside of an unknown block only the top level can be told; blocks may be nested there without bound.
         for depth in range(len(self._stack) - 2, -1, -1) if inner.block is not None else (0,):
-            keyword = self._known(self._stack[depth].block, first.text)
+            keyword = self._stack[depth].rows.get(first.text)
             if keyword is None:
                 continue
             certain = depth == 0 and opens and keyword.body is not None
             lacking = inner.block is not None and self._missing >= len(self._stack) - 1 - depth
             return depth if certain or lacking else None
         return None
-
-    def _known(self, block: str | None, word: str) -> Keyword | None:
-        if block is None or block == LINES:
-            return None
-        return self._grammar[block].get(word)
 
     def _finish(self) -> None:
         """Complain once of all that is open at the end."""
@@ -203,6 +212,7 @@ class Parser:
 
 
 _SHOWN = 4
+_NOTHING: Block = {}
 
 
 def _braces(count: int) -> str:

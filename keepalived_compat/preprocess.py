@@ -87,7 +87,9 @@ class Preprocessor:
         continued: list[Line] | None = None
         for number, text in enumerate(physical, 1):
             bare = self._bare(text, file, number)
-            if bare is None:
+            if continued is None and bare is not None and bare.text[0] not in "@$":
+                yield bare
+            elif bare is None:
                 if continued is not None:
                     self._definitions.end(continued)
                     continued = None
@@ -104,11 +106,13 @@ class Preprocessor:
 
     def _bare(self, text: str, file: str, number: int) -> Line | None:
         """The line without comment and outer blanks, None when nothing is left of it."""
-        start = len(text) - len(text.lstrip())
-        if start == len(text) or text[start] in "#!":
+        stripped = text.strip()
+        if not stripped or stripped[0] in "#!":
             return None
-        line = uncommented(Line(text[start:], file, number, start))
-        return line if line.text and self._fits(line) else None
+        line = Line(stripped, file, number, text.index(stripped[0]))
+        if "#" in stripped or "!" in stripped:
+            line = uncommented(line)
+        return line if len(line.text) <= LINE_LIMIT // 4 or self._fits(line) else None
 
     def _decoded(self, path: Path, content: bytes) -> list[str]:
         """The physical lines of a file; none when it is no text."""
@@ -146,8 +150,6 @@ class Preprocessor:
 
     def _fits(self, line: Line) -> bool:
         length = len(line.text)
-        if length <= LINE_LIMIT // 4:
-            return True
         if length > LINE_REFUSED:
             self._complaints.error(
                 "long-line",

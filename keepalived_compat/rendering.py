@@ -88,6 +88,10 @@ def _caret(source: str, span: Span) -> tuple[str, str]:
     end = max(min(span.end_column - 1, len(source)), start + 1)
     left = 0 if end <= _WIDEST else max(start - _WIDEST // 2, 0)
     right = left + _WIDEST
+    if source.isascii() and source.isprintable():
+        lead = "…" if left else ""
+        carets = "^" * max(min(end, right) - start, 1)
+        return lead + source[left:right].rstrip(), " " * (len(lead) + max(start - left, 0)) + carets
     before = _blank_out(source[left:start])
     carets = "^" * max(sum(_width(each) for each in source[start : min(end, right)]), 1)
     shown = "".join(each if each.isprintable() else " " for each in source[left:right].replace("\t", " "))

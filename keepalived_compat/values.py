@@ -38,6 +38,26 @@ class Taken:
     caveat: str = ""
 
 
+_OCTETS = {str(each): each for each in range(256)}
+_SHORT = 9
+"""Digits of a number that is surely below every bound of a machine word."""
+
+
+def plain_value(text: str, argument: Argument) -> int | str | None:
+    """The value of an argument that is as it should be, None for all that need a closer look."""
+    kind = argument.kind
+    if kind is Kind.INTEGER or kind is Kind.SECONDS:
+        if not (text.isascii() and text.isdigit() and len(text) <= _SHORT):
+            return None
+        value = int(text)
+        if not argument.low <= value <= argument.high:
+            return None
+        return value if kind is Kind.INTEGER else value * SECOND_US
+    if kind is Kind.CHOICE:
+        return text if text in argument.choices else None
+    return text if kind is Kind.TEXT else None
+
+
 def number(text: str, argument: Argument) -> Taken:
     """A whole number in the argument's range. Raises Unusable."""
     found = _INTEGER.fullmatch(text)
@@ -98,14 +118,32 @@ def chosen(text: str, argument: Argument) -> Taken:
 
 def address(text: str) -> IPv4Address | IPv6Address:
     """An address. Raises Unusable."""
+    found = _dotted_quad(text)
+    if found is not None:
+        return found
     try:
         return ip_address(text)
     except ValueError as problem:
         raise Unusable(f"`{text}` is not an IP address") from problem
 
 
+def _dotted_quad(text: str) -> IPv4Address | None:
+    """What is surely an IPv4 address: twice as fast as ip_address(), of which a large file needs tens of thousands."""
+    parts = text.split(".")
+    if len(parts) != 4:  # noqa: PLR2004 - four octets
+        return None
+    try:
+        first, second, third, fourth = [_OCTETS[each] for each in parts]
+    except KeyError:
+        return None
+    return IPv4Address(first << 24 | second << 16 | third << 8 | fourth)
+
+
 def endpoint_address(text: str) -> Taken:
     """An address before a port, where keepalived drops what follows `/` or `-`. Raises Unusable."""
+    quad = _dotted_quad(text)
+    if quad is not None:
+        return Taken(value=quad)
     bare = re.split(r"[/-]", text, maxsplit=1)[0]
     value = address(bare)
     return Taken(
@@ -118,6 +156,8 @@ PORT = Argument(kind=Kind.INTEGER, low=0, high=65535, strict=True)
 
 def port(text: str) -> int | None:
     """A port, None for 0. Raises Unusable."""
+    if text.isascii() and text.isdigit() and len(text) < 5:  # noqa: PLR2004 - surely below 65536
+        return int(text) or None
     try:
         value = number(text, PORT).value
     except Unusable as problem:
