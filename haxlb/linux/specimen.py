@@ -21,7 +21,7 @@ from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.errors import HostError
+from haxlb.model.errors import HostError, NotPermitted
 from haxlb.model.node import Scheduler
 
 VIP: Final = IPv4Address("10.200.1.1")
@@ -103,7 +103,13 @@ def verify_pin(path: Path) -> None:
         raise HostError(
             f"{path} does not lie in a bpffs", remedy=f"mkdir -p {path.parent} && mount -t bpf bpf {path.parent}"
         )
-    if path.exists():
+    if "." in path.name:
+        raise HostError(f"a bpffs takes no dot in a name: {path.name}", remedy="name another path")
+    try:
+        taken = path.exists()
+    except PermissionError as problem:
+        raise NotPermitted(f"cannot look at {path}: {problem.strerror}", remedy="run it as root") from problem
+    if taken:
         raise HostError(f"something is pinned at {path}", remedy=f"rm {path}, or name another path")
 
 

@@ -79,6 +79,25 @@ def test_a_path_that_is_taken(bpffs: Path) -> None:
     assert "something is pinned at" in done.stderr
 
 
+def test_a_name_that_bpffs_does_not_take(bpffs: Path) -> None:
+    done = haxlb("bench", "pin", bpffs / "ours.new")
+    assert done.returncode == 71
+    assert "no dot in a name: ours.new" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["bench", "pin", "bpf/1/ours"], ["detach", "--runtime-dir", "."]])
+def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[str]) -> None:
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", HAXLB, *words]
+    try:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout) == (77, "")
+        assert done.stderr.count("\n") == 1
+        assert "run it as root" in done.stderr
+    finally:
+        tear_down(tmp_path)
+
+
 def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
     asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
     done = haxlb("detach", "--runtime-dir", tmp_path)
