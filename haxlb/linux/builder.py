@@ -15,6 +15,7 @@ from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI_VERSION, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
+from haxlb.linux.short_lived import communicate
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.wire import from_json
@@ -108,10 +109,8 @@ async def _run_crafter(orders: bytes) -> bytes:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        said, complaints = await asyncio.wait_for(process.communicate(orders), CRAFT_PATIENCE_S)
+        said, complaints = await communicate(process, orders, CRAFT_PATIENCE_S)
     except TimeoutError as problem:
-        process.kill()
-        await process.wait()
         raise HostError(
             f"crafting gratuitous ARP took more than {CRAFT_PATIENCE_S:.0f} s", remedy="give the machine some rest"
         ) from problem

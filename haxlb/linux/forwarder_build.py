@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import haxlb
 from haxlb.forwarding.layout import Sizes
+from haxlb.linux.short_lived import communicate
 from haxlb.model.errors import HostError, NotPermitted
 
 PYTHON: Final = "/usr/bin/python3"
@@ -55,10 +56,8 @@ async def compile_forwarder(
             f"cannot run {python}: {problem.strerror}", remedy="apt install python3 python3-bpfcc"
         ) from problem
     try:
-        said, complaints = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
+        said, complaints = await communicate(process, None, _TIMEOUT_S)
     except TimeoutError as problem:
-        process.kill()
-        await process.wait()
         raise HostError(
             f"building the forwarder took more than {_TIMEOUT_S:.0f} s", remedy="give the machine some rest and restart"
         ) from problem
