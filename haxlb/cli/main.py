@@ -16,6 +16,7 @@ COMMANDS = {
     "config": "haxlb.cli.config:config",
     "detach": "haxlb.cli.detach:detach",
     "failover": "haxlb.cli.failover:failover",
+    "keepalived": "haxlb.cli.keepalived:keepalived",
     "reload": "haxlb.cli.reload:reload",
     "resume": "haxlb.cli.resume:resume",
     "run": "haxlb.cli.run:run",

@@ -28,6 +28,8 @@ class Loaded:
     """By file, in the order of reading, then by place."""
     sources: Sources
     """The lines behind the complaints."""
+    written: Section
+    """What the file says itself, without defaults."""
 
 
 def load(
@@ -62,7 +64,12 @@ def load(
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )
-    return Loaded(config=config if complaints.usable else None, diagnostics=diagnostics, sources=reading.sources)
+    return Loaded(
+        config=config if complaints.usable else None,
+        diagnostics=diagnostics,
+        sources=reading.sources,
+        written=reading.root,
+    )
 
 
 def load_or_raise(

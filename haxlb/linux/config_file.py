@@ -7,17 +7,31 @@ import socket
 from pathlib import Path
 
 from haxlb.config import load
+from haxlb.config.part import Part
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from keepalived_compat.rendering import as_json, as_text, summary
 
 
 class ConfigFile:
-    """The two files; `colour` is how their complaints are rendered."""
+    """The two files; `colour` is how their complaints are rendered, `config_id` selects @ID lines.
 
-    def __init__(self, path: Path, settings: Path | None, *, colour: bool = False) -> None:
+    Of what they say only the part asked for is in the configuration.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Path | None,
+        *,
+        colour: bool = False,
+        config_id: str = "",
+        part: Part = Part.ALL,
+    ) -> None:
         self._path = path
         self._settings = settings
         self._colour = colour
+        self._config_id = config_id
+        self._part = part
 
     @property
     def path(self) -> str:
@@ -31,9 +45,15 @@ class ConfigFile:
     def load_now(self) -> Loaded:
         """Read them. Raises RefusedConfig."""
         interfaces = frozenset(name for _, name in socket.if_nameindex())
-        found = load(self._path, settings=self._settings, interfaces=interfaces, node=socket.gethostname())
+        found = load(
+            self._path,
+            settings=self._settings,
+            interfaces=interfaces,
+            node=socket.gethostname(),
+            config_id=self._config_id,
+        )
         report = "\n".join(as_text(each, found.sources, colour=self._colour) for each in found.diagnostics)
         findings = tuple(as_json(found.diagnostics))
         if found.config is None:
             raise RefusedConfig(f"{self._path}: {summary(found.diagnostics)}", report=report, findings=findings)
-        return Loaded(config=found.config, report=report, findings=findings)
+        return Loaded(config=self._part.of(found.config), report=report, findings=findings)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from haxlb.config.part import Part
 from haxlb.daemon.control import Reload, Step
 from haxlb.daemon.messages import Message
 from haxlb.daemon.supervisor import Supervisor
@@ -44,6 +45,9 @@ class Options:
     runtime_dir: Path
     log_level: str = "info"
     log_format: str = "auto"
+    config_id: str = ""
+    """Selects @ID lines; empty = the host's name does."""
+    part: Part = Part.ALL
 
 
 class WallClock:
@@ -59,7 +63,7 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
 
     Raises RefusedConfig, HostError.
     """
-    source = ConfigFile(options.config, options.settings, colour=sys.stderr.isatty())
+    source = _config_file(options, colour=sys.stderr.isatty())
     loaded = source.load_now()
     if loaded.report:
         show_report(loaded.report)
@@ -69,6 +73,10 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
         asyncio.run(_serve(options, loaded))
     finally:
         lock.release()
+
+
+def _config_file(options: Options, *, colour: bool) -> ConfigFile:
+    return ConfigFile(options.config, options.settings, colour=colour, config_id=options.config_id, part=options.part)
 
 
 def check_capabilities(status: Path = Path("/proc/self/status")) -> None:
@@ -110,7 +118,7 @@ async def _serve(options: Options, loaded: Loaded) -> None:
         clock=clock,
         wall=wall,
         # Answers go to clients, which may be pipes and other terminals than ours.
-        config=ConfigFile(options.config, options.settings),
+        config=_config_file(options, colour=False),
         children=Children(on_message=on_message, on_exit=on_exit, on_malformed=on_malformed),
         builder=builder,
         bequest=bequest,
