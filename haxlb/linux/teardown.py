@@ -9,17 +9,35 @@ from pathlib import Path
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import is_bpffs, unmount
+from haxlb.linux.control_socket import NAME as SOCKET
+from haxlb.linux.instance_lock import InstanceLock
+from haxlb.linux.pinned import VERDICTS
 from haxlb.model.errors import HostError, NotPermitted
 
 
 def tear_down(runtime: Path) -> list[str]:
-    """Remove every link, program and map under `runtime`, and its bpffs; returns what was removed, in words.
+    """Remove every link, program and map under `runtime`, its bpffs, and what else a daemon has left there.
 
-    Raises HostError while a daemon runs there: it would go on as if its data plane were in place.
+    Returns what was removed of the data plane, in words. Raises HostError while a daemon runs there: it would go on as
+    if its data plane were in place.
     """
-    if _answers(runtime / "control.sock"):
+    if _answers(runtime / SOCKET):
         raise HostError(f"haxlb is running in {runtime}", remedy="stop it first: systemctl stop haxlb")
-    bpffs = runtime / "bpf"
+    if not runtime.is_dir():
+        return []
+    # One that is starting answers nobody yet.
+    lock = InstanceLock(runtime)
+    try:
+        removed = remove_data_plane(runtime / "bpf")
+        for name in (SOCKET, VERDICTS):
+            (runtime / name).unlink(missing_ok=True)
+    finally:
+        lock.remove()
+    return removed
+
+
+def remove_data_plane(bpffs: Path) -> list[str]:
+    """Remove what is pinned there and the bpffs itself; returns what was removed, in words. Raises HostError."""
     try:
         if not bpffs.is_dir() or not is_bpffs(bpffs):
             return []

@@ -17,6 +17,7 @@ import pytest
 from haxlb.linux import bpf
 from haxlb.linux.bpffs import ensure_bpffs, is_bpffs, unmount
 from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.instance_lock import InstanceLock
 from haxlb.linux.teardown import tear_down
 from tests.bpf.frames import tcp, udp
 
@@ -100,12 +101,28 @@ def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[s
 
 def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
     asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    for name in ("haxlb.pid", "control.sock", "verdicts.json"):
+        (tmp_path / name).touch()
     done = haxlb("detach", "--runtime-dir", tmp_path)
     assert done.returncode == 0
     assert "removed map flows\n" in done.stdout
     assert "removed program prog-" in done.stdout
     assert not is_bpffs(tmp_path / "bpf")
+    assert list(tmp_path.iterdir()) == []
     assert haxlb("detach", "--runtime-dir", tmp_path).stdout == "nothing to remove\n"
+    assert haxlb("detach", "--runtime-dir", tmp_path / "none").stdout == "nothing to remove\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_detach_does_not_disturb_a_daemon_that_is_starting(tmp_path: Path) -> None:
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    lock = InstanceLock(tmp_path)
+    done = haxlb("detach", "--runtime-dir", tmp_path)
+    assert done.returncode == 71
+    assert f"another haxlb (pid {os.getpid()})" in done.stderr
+    assert (tmp_path / "bpf" / "1" / "flows").exists()
+    lock.release()
+    tear_down(tmp_path)
 
 
 def test_detach_leaves_a_running_daemons_data_plane_alone(tmp_path: Path) -> None:

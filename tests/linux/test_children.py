@@ -180,6 +180,36 @@ def test_a_runtime_directory_that_cannot_be_is_one_line(tmp_path):
         InstanceLock(tmp_path / "file" / "below")
 
 
+def test_a_runtime_directory_without_room_is_one_line(tmp_path):
+    code = (
+        "import resource, signal; from pathlib import Path\n"
+        "from haxlb.linux.instance_lock import InstanceLock; from haxlb.model.errors import HostError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "try:\n    InstanceLock(Path('.'))\nexcept HostError as problem:\n    print(problem.message)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "cannot use the runtime directory .: File too large\n"
+
+
+def test_a_lock_file_that_is_removed_while_it_is_being_locked_is_made_anew(tmp_path):
+    """Else two could hold a lock, on two files of one name."""
+
+    class Late(InstanceLock):
+        late = False
+
+        def _hold(self, runtime_dir: Path) -> None:
+            if not self.late:
+                (tmp_path / "haxlb.pid").unlink()
+            self.late = True
+            super()._hold(runtime_dir)
+
+    lock = Late(tmp_path)
+    with pytest.raises(HostError, match="another haxlb"):
+        InstanceLock(tmp_path)
+    lock.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_planted_link_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
