@@ -27,6 +27,8 @@ class Kind(Enum):
     INTEGER = "integer"
     SECONDS = "seconds"
     """Decimal seconds, read as whole microseconds."""
+    MILLISECONDS = "milliseconds"
+    """Decimal milliseconds, read as whole microseconds."""
     CHOICE = "choice"
     TEXT = "text"
     """One word."""
@@ -55,15 +57,22 @@ class Argument:
     """Words may be written in any case."""
     exact_case: bool = False
     """Words in another case are refused, because to take them would break the talk with a keepalived."""
+    unit: str = ""
+    """Of a number."""
+    syntax: str = ""
+    """How an argument of several words is written."""
 
     def __str__(self) -> str:
+        if self.syntax:
+            return self.syntax
         match self.kind:
             case Kind.FLAG:
                 return ""
             case Kind.BOOL:
                 return "[true|false]"
-            case Kind.INTEGER | Kind.SECONDS:
-                text = f"{self.kind.value} {self.low:g} to {self.high:.10g}"
+            case Kind.INTEGER | Kind.SECONDS | Kind.MILLISECONDS:
+                unit = f" {self.unit}" if self.unit else ""
+                text = f"{self.kind.value} {self.low:g} to {self.high:.10g}{unit}"
             case Kind.CHOICE:
                 text = " | ".join(self.choices)
             case _:
@@ -79,6 +88,8 @@ class Support(Enum):
     """Needs no doing; the reason says why."""
     NOT_YET = "not supported yet"
     """Not done; the reason says what is missing by it."""
+    REFUSED = "refused"
+    """A configuration with it is not used; the reason says why."""
     OLD_SPELLING = "old spelling"
     """Taken as another keyword, with a warning."""
     OBSOLETE = "obsolete"
@@ -111,7 +122,7 @@ class Keyword:
     secret: bool = False
     """Its argument is never shown."""
     since: str = ""
-    """First keepalived release, where Debian 12's (2.2.7) does not know it."""
+    """First keepalived release that knows it, empty where none does."""
 
     @property
     def canonical(self) -> str:
@@ -127,6 +138,11 @@ def integer(low: int, high: int = 2**32 - 1, *, strict: bool = False, optional: 
 def seconds(low: float = 0, high: float = 4294.967295, *, optional: bool = False) -> Argument:
     """Decimal seconds; the default range is keepalived's, 2^32 µs."""
     return Argument(kind=Kind.SECONDS, low=low, high=high, optional=optional)
+
+
+def milliseconds(low: float, high: float = 4294967) -> Argument:
+    """Decimal milliseconds."""
+    return Argument(kind=Kind.MILLISECONDS, low=low, high=high)
 
 
 def choice(*words: str, any_case: bool = False, exact_case: bool = False) -> Argument:
@@ -158,7 +174,6 @@ def supported(
     bad: Severity = Severity.ERROR,
     means: str = "",
     secret: bool = False,
-    since: str = "",
 ) -> Keyword:
     """A keyword that is done."""
     return Keyword(
@@ -172,11 +187,10 @@ def supported(
         bad=bad,
         means=means,
         secret=secret,
-        since=since,
     )
 
 
-def ignored(name: str, argument: Argument, reason: str, *, body: str | None = None, since: str = "") -> Keyword:
+def ignored(name: str, argument: Argument, reason: str, *, body: str | None = None) -> Keyword:
     """A keyword that needs no doing."""
     return Keyword(
         name=name,
@@ -187,13 +201,10 @@ def ignored(name: str, argument: Argument, reason: str, *, body: str | None = No
         many=True,
         missing=Severity.WARNING,
         bad=Severity.WARNING,
-        since=since,
     )
 
 
-def not_yet(
-    name: str, argument: Argument, severity: Severity, reason: str, *, body: str | None = None, since: str = ""
-) -> Keyword:
+def not_yet(name: str, argument: Argument, severity: Severity, reason: str, *, body: str | None = None) -> Keyword:
     """A keyword that is not done, and what is missing by it."""
     return Keyword(
         name=name,
@@ -204,7 +215,20 @@ def not_yet(
         body=body,
         many=True,
         missing=Severity.ERROR,
-        since=since,
+    )
+
+
+def refused(name: str, argument: Argument, reason: str, *, body: str | None = None) -> Keyword:
+    """A keyword without which the configuration would mean something else."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        support=Support.REFUSED,
+        severity=Severity.FATAL,
+        reason=reason,
+        body=body,
+        many=True,
+        missing=Severity.ERROR,
     )
 
 

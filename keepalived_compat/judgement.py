@@ -192,6 +192,14 @@ class Judge:
                 self._complaints.add(
                     keyword.severity, "not-supported-yet", word, f"`{word.text}` is not supported yet: {keyword.reason}"
                 )
+            case Support.REFUSED:
+                self._complaints.add(
+                    keyword.severity,
+                    "refused",
+                    word,
+                    f"`{word.text}` is refused: {keyword.reason}",
+                    "delete it on both directors, or stay with keepalived for this instance",
+                )
             case Support.IGNORED:
                 self._complaints.add(keyword.severity, "ignored", word, f"`{word.text}` is ignored: {keyword.reason}")
             case Support.OBSOLETE:
@@ -342,7 +350,7 @@ def _read(text: str, argument: Argument) -> Taken:
             return boolean(text)
         case Kind.INTEGER:
             return number(text, argument)
-        case Kind.SECONDS:
+        case Kind.SECONDS | Kind.MILLISECONDS:
             return microseconds(text, argument)
         case Kind.CHOICE:
             return chosen(text, argument)

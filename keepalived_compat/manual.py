@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 
-from keepalived_compat.grammar import LINES, ROOT, Keyword, Support
-from keepalived_compat.keywords import KEEPALIVED
+from keepalived_compat.grammar import LINES
+from keepalived_compat.table import Row, Status, blocks, opened_by, rows
 
 _HEAD = """\
 # keepalived.conf
@@ -19,11 +18,13 @@ parser uses: `python -m keepalived_compat.manual > docs/reference/keepalived-con
 | **supported** | it does what keepalived does |
 | **old spelling** | taken as the keyword that is named, with a warning |
 | **ignored** | needs no doing; the reason is given, as a note |
-| **not yet** | not done; what is missing by it is given, as a note, a warning or an error |
+| **planned** | not done yet; what is missing by it is given, as a note, a warning or an error |
+| **refused** | a configuration with it is not used; the reason is given |
 | **obsolete** | means nothing to today's keepalived either; a warning |
 
-A value in the column "argument" is a range that is checked; where keepalived has a default, it is named. Keywords that
-Debian 12's keepalived (2.2.7) does not know have the release in which they came.
+A value in the column "argument" is a range that is checked; where keepalived has a default, it is named. "Since" is the
+release of keepalived in which the keyword came, 1.0.3 standing for "always"; Debian 12 has 2.2.7. `haxlb keywords`
+prints the same table, and `haxlb keywords --json` for programs.
 
 ## The language
 
@@ -54,57 +55,42 @@ Debian 12's keepalived (2.2.7) does not know have the release in which they came
 
 def page() -> str:
     """The whole page, in Markdown."""
-    used = _used_blocks()
-    return _HEAD + "".join(_block(name, rows.values(), used=name in used) for name, rows in KEEPALIVED.items())
+    return _HEAD + "".join(_block(each) for each in blocks())
 
 
-def _used_blocks() -> set[str]:
-    """Blocks that a supported keyword opens, from the top level down."""
-    used, waiting = set(), [ROOT]
-    while waiting:
-        name = waiting.pop()
-        used.add(name)
-        bodies = [row.body or ROOT for row in KEEPALIVED[name].values() if row.support is Support.SUPPORTED]
-        waiting += [body for body in bodies if body in KEEPALIVED and body not in used]
-    return used
-
-
-def _block(name: str, rows: Iterable[Keyword], *, used: bool) -> str:
+def _block(name: str) -> str:
     title = f"`{name}`" if name else "The top level"
-    if not used:
-        known = ", ".join(f"`{each.name}`" for each in rows)
-        return (
-            f"\n## {title}\n\nNot supported yet. Its keywords are known, so that misspelt ones are found:\n{known}.\n"
-        )
-    lines = [f"\n## {title}\n", "| keyword | argument | default | status |", "|---|---|---|---|"]
-    lines += [_row(each) for each in rows]
+    within = ", ".join(f"`{each}`" if each else "the top level" for each in opened_by(name))
+    lines = [f"\n## {title}\n"]
+    if within:
+        lines.append(f"Stands in {within}.\n")
+    lines += ["| keyword | argument | default | since | status |", "|---|---|---|---|---|"]
+    lines += [_row(each) for each in rows(name)]
     return "\n".join(lines) + "\n"
 
 
-def _row(row: Keyword) -> str:
-    cells = (f"`{row.name}`", _argument(row), row.default, "; ".join(_status(row)))
+def _row(row: Row) -> str:
+    cells = (f"`{row.keyword}`", _argument(row), row.default, row.since, _status(row))
     return f"| {' | '.join(each.replace('|', chr(92) + '|') for each in cells)} |"
 
 
-def _argument(row: Keyword) -> str:
-    body = "{ lines }" if row.body == LINES else "{ }" if row.body is not None else ""
-    return " ".join(each for each in (str(row.argument), body) if each)
+def _argument(row: Row) -> str:
+    body = "{ lines }" if row.opens == LINES else "{ }" if row.opens else ""
+    return " ".join(each for each in (row.argument, body) if each)
 
 
-def _status(row: Keyword) -> Iterator[str]:
-    match row.support:
-        case Support.SUPPORTED:
-            yield f"same as `{row.means}`" if row.means else "**supported**"
-        case Support.OLD_SPELLING:
-            yield f"**old spelling** of `{row.means}`"
-        case Support.NOT_YET:
-            yield f"**not yet** ({row.severity.value}): {row.reason}"
-        case Support.IGNORED:
-            yield f"**ignored**: {row.reason}"
-        case Support.OBSOLETE:
-            yield f"**obsolete**: {row.reason}"
-    if row.since:
-        yield f"since {row.since}"
+def _status(row: Row) -> str:
+    match row.status:
+        case Status.SUPPORTED:
+            return "**supported**"
+        case Status.ALIAS:
+            return f"same as `{row.alias_of}`"
+        case Status.OLD_SPELLING:
+            return f"**old spelling** of `{row.alias_of}`"
+        case Status.PLANNED if row.severity is not None:
+            return f"**planned** ({row.severity.value}): {row.reason}"
+        case status:
+            return f"**{status.value}**: {row.reason}"
 
 
 if __name__ == "__main__":

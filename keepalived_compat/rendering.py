@@ -22,16 +22,16 @@ def as_text(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -
 
     hue = _COLOURS[diagnostic.severity]
     label = paint(f"{diagnostic.severity.value}[{diagnostic.code}]", hue)
-    rows = [f"{_printable(str(diagnostic.span))}: {label}: {paint(_printable(diagnostic.message), '1')}"]
+    rows = [f"{printable(str(diagnostic.span))}: {label}: {paint(printable(diagnostic.message), '1')}"]
     source = sources.line(diagnostic.span.file, diagnostic.span.line)
     if source is not None and source.strip():
         shown, pointer = _caret(source, diagnostic.span)
         number = str(diagnostic.span.line)
         rows += [f" {number} | {shown}", f" {' ' * len(number)} | {paint(pointer, hue)}"]
     if diagnostic.hint:
-        rows.append(f"   = {_printable(diagnostic.hint)}")
+        rows.append(f"   = {printable(diagnostic.hint)}")
     for each in diagnostic.related:
-        rows.append(f"   > {_printable(str(each.span))}: {_printable(each.message)}")
+        rows.append(f"   > {printable(str(each.span))}: {printable(each.message)}")
         source = sources.line(each.span.file, each.span.line)
         if source is not None and source.strip():
             rows.append(f"     {_caret(source, each.span)[0].strip()}")
@@ -45,8 +45,8 @@ def as_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
             "code": each.code,
             "severity": each.severity.value,
             **_place(each.span),
-            "message": _printable(each.message),
-            "hint": _printable(each.hint),
+            "message": printable(each.message),
+            "hint": printable(each.hint),
             **_related(each),
         }
         for each in diagnostics
@@ -55,12 +55,12 @@ def as_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 def _related(diagnostic: Diagnostic) -> dict[str, Any]:
     """The optional field `related`: it is there when there is something in it."""
-    places = [_place(each.span) | {"message": _printable(each.message)} for each in diagnostic.related]
+    places = [_place(each.span) | {"message": printable(each.message)} for each in diagnostic.related]
     return {"related": places} if places else {}
 
 
 def _place(span: Span) -> dict[str, Any]:
-    return {"file": _printable(span.file), "line": span.line, "column": span.column, "end_column": span.end_column}
+    return {"file": printable(span.file), "line": span.line, "column": span.column, "end_column": span.end_column}
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:
@@ -75,7 +75,7 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(parts)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Control characters and lone surrogates as escapes: a file name or a word may hold anything."""
     if text.isprintable():
         return text

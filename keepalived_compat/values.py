@@ -11,7 +11,6 @@ from keepalived_compat.grammar import Argument, Kind
 from keepalived_compat.nearest import did_you_mean
 
 SECOND_US = 1_000_000
-_DECIMALS = 6
 _LONGEST_NUMBER = 20
 
 TRUE = ("true", "on", "yes")
@@ -72,22 +71,24 @@ def number(text: str, argument: Argument) -> Taken:
 
 
 def microseconds(text: str, argument: Argument) -> Taken:
-    """Decimal seconds in the argument's range, as whole µs. Raises Unusable."""
+    """Decimal seconds or milliseconds in the argument's range, as whole µs. Raises Unusable."""
+    decimals = 3 if argument.kind is Kind.MILLISECONDS else 6
+    unit, unit_us = argument.kind.value, 10**decimals
     found = _SECONDS.fullmatch(text)
     whole, fraction, rest = found.groups() if found else ("", None, "")
     if not whole and not fraction:
-        raise Unusable(f"`{text}` is not a number of seconds", _range(argument))
+        raise Unusable(f"`{text}` is not a number of {unit}", _range(argument))
     fraction = fraction or ""
     if len(whole) > _LONGEST_NUMBER:
         raise Unusable(f"`{text}` is out of range", _range(argument))
-    kept = int(fraction[:_DECIMALS].ljust(_DECIMALS, "0") or "0")
-    value = int(whole or "0") * SECOND_US + kept + (fraction[_DECIMALS : _DECIMALS + 1] >= "5")
-    if not round(argument.low * SECOND_US) <= value <= round(argument.high * SECOND_US):
+    kept = int(fraction[:decimals].ljust(decimals, "0") or "0")
+    value = int(whole or "0") * unit_us + kept + (fraction[decimals : decimals + 1] >= "5")
+    if not round(argument.low * unit_us) <= value <= round(argument.high * unit_us):
         raise Unusable(f"`{text}` is out of range", _range(argument))
     caveat = ""
     if rest:
-        caveat = f"`{text}` is not a number of seconds, taken as {value / SECOND_US:g}"
-    elif len(fraction) > _DECIMALS:
+        caveat = f"`{text}` is not a number of {unit}, taken as {value / unit_us:g}"
+    elif len(fraction) > decimals:
         caveat = f"`{text}` is rounded to whole microseconds"
     return Taken(value=value, caveat=caveat)
 
@@ -177,5 +178,8 @@ def command(text: str) -> tuple[str, ...]:
 
 
 def _range(argument: Argument) -> str:
-    what = "a whole number" if argument.kind is Kind.INTEGER else "seconds, at most six decimals"
+    what = {
+        Kind.SECONDS: "seconds, at most six decimals",
+        Kind.MILLISECONDS: "milliseconds, at most three decimals",
+    }.get(argument.kind, "a whole number")
     return f"{what}, {argument.low:.10g} to {argument.high:.10g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from haxlb import __version__
 from haxlb.config import Loaded, load
 from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.model.errors import ConfigError
@@ -42,10 +44,34 @@ that warnings, which it does not tell from errors, are no failure here."""
     show_default=True,
     help="haxlb's own settings; need not exist.",
 )
-@click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
+@click.option(
+    "-i",
+    "--config-id",
+    metavar="ID",
+    default="",
+    help="Take the lines that begin with @ID, as the director of that name would.  [default: this host's name]",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif"]),
+    default="text",
+    show_default=True,
+    help=f"json: one object, schema {SCHEMA}; sarif: SARIF 2.1.0.",
+)
+@click.option("--json", "as_object", is_flag=True, help="The same as --format json.")
 @click.option("--no-interfaces", is_flag=True, help="Do not look whether the interfaces exist on this host.")
 @click.pass_context
-def check(context: click.Context, path: Path, settings: Path, *, as_object: bool, no_interfaces: bool) -> None:
+def check(
+    context: click.Context,
+    path: Path,
+    settings: Path,
+    config_id: str,
+    form: str,
+    *,
+    as_object: bool,
+    no_interfaces: bool,
+) -> None:
     """Say everything that is wrong with a configuration, with file, line, column and a hint.
 
     Changes nothing and needs no root. An interface that this host does not have is a warning here, and refused by
@@ -56,11 +82,17 @@ def check(context: click.Context, path: Path, settings: Path, *, as_object: bool
     """
     if context.get_parameter_source("settings") is ParameterSource.COMMANDLINE and not settings.exists():
         raise click.BadParameter(f"there is no file {click.format_filename(settings)}", param_hint="--settings")
+    # All that this short process makes lives until its end: looking for garbage would only double its time.
+    gc.disable()
     interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
-    loaded = load(path, settings=settings, interfaces=interfaces, node=socket.gethostname())
+    loaded = load(path, settings=settings, interfaces=interfaces, node=socket.gethostname(), config_id=config_id)
     diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)
-    if as_object:
+    if as_object or form == "json":
         click.echo(json.dumps({"schema": SCHEMA, "diagnostics": as_json(diagnostics)}, indent=2))
+    elif form == "sarif":
+        from keepalived_compat.sarif import as_sarif
+
+        click.echo(json.dumps(as_sarif(diagnostics, tool="haxlb check", version=__version__), indent=2))
     else:
         _print(path, diagnostics, loaded)
     worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
@@ -80,7 +112,7 @@ def _print(path: Path, diagnostics: tuple[Diagnostic, ...], loaded: Loaded) -> N
         # Source lines hold any character; a terminal that has not all of them gets escapes, not a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for each in diagnostics:
-        click.echo(as_text(each, loaded.sources, colour=colour), color=colour)
-    counted = summary(diagnostics)
-    click.echo(f"{click.format_filename(path)}: {counted or 'no complaints'}", color=colour)
+    counted = summary(diagnostics) or "no complaints"
+    rows = [as_text(each, loaded.sources, colour=colour) for each in diagnostics]
+    rows.append(f"{click.format_filename(path)}: {counted}")
+    click.echo("\n".join(rows), color=colour)

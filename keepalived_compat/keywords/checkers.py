@@ -86,14 +86,14 @@ def _http(*more: Keyword) -> Block:
         supported("virtualhost", TEXT),
         supported("http_protocol", choice("1.0", "1.1", "1.0C", "1.0c", "1.1K"), default="1.0"),
         supported("enable_sni", BOOL),
-        supported("sni_name", MAYBE_TEXT, since="2.4.4"),
+        supported("sni_name", MAYBE_TEXT),
         ignored("fast_recovery", BOOL, "the URLs of a check are always probed one after the other without a pause"),
         supported("url", body="url", many=True),
         *more,
     )
 
 
-_TLS_COMPLIANT = not_yet("tls_compliant", BOOL, Severity.WARNING, "a missing close_notify is no failure", since="2.2.8")
+_TLS_COMPLIANT = not_yet("tls_compliant", BOOL, Severity.WARNING, "a missing close_notify is no failure")
 
 CHECKERS: Grammar = {
     "TCP_CHECK": block(

@@ -20,6 +20,7 @@ from keepalived_compat.grammar import (
     integer,
     not_yet,
     obsolete,
+    refused,
     seconds,
     supported,
 )
@@ -44,9 +45,7 @@ VRRP: Grammar = {
         supported("preempt_delay", seconds(0, 1000), default="0"),
         supported("down_timer_adverts", integer(1, 100), default="3"),
         supported("authentication", body="authentication"),
-        not_yet(
-            "auth_hmac", FLAG, Severity.FATAL, "the peer would refuse every advert", body="auth_hmac", since="2.4.0"
-        ),
+        refused("auth_hmac", FLAG, "adverts are not signed: the peer would refuse every one", body="auth_hmac"),
         # Addresses of adverts
         supported("mcast_src_ip", ADDRESS),
         supported("unicast_src_ip", ADDRESS),
@@ -64,7 +63,7 @@ VRRP: Grammar = {
         not_yet(
             "virtual_ipaddress_excluded", FLAG, Severity.ERROR, "these addresses do not follow the master", body=LINES
         ),
-        ignored("no_virtual_ipaddress", FLAG, "an instance without VIPs needs no permission", since="2.2.8"),
+        ignored("no_virtual_ipaddress", FLAG, "an instance without VIPs needs no permission"),
         not_yet("virtual_routes", FLAG, Severity.ERROR, "these routes do not follow the master", body=LINES),
         not_yet("virtual_rules", FLAG, Severity.ERROR, "these rules do not follow the master", body=LINES),
         not_yet("promote_secondaries", FLAG, Severity.WARNING, "the kernel's setting is left as it is"),
@@ -105,23 +104,21 @@ VRRP: Grammar = {
         # The rest
         ignored("skip_check_adv_addr", BOOL, "a difference of addresses never makes an advert be refused"),
         not_yet("strict_mode", BOOL, Severity.WARNING, "RFC limits are not enforced"),
-        not_yet("v3_checksum_as_v2", BOOL, Severity.WARNING, "VRRPv3 checksums follow the RFC", since="2.2.8"),
+        not_yet("v3_checksum_as_v2", BOOL, Severity.WARNING, "VRRPv3 checksums follow the RFC"),
         not_yet("lower_prio_no_advert", BOOL, Severity.WARNING, "an advert of lower priority is answered"),
         not_yet("higher_prio_send_advert", BOOL, Severity.WARNING, "a last advert is not sent before yielding"),
-        not_yet("owner_ignore_adverts", BOOL, Severity.WARNING, "priority 255 hears adverts too", since="2.3.3"),
+        not_yet("owner_ignore_adverts", BOOL, Severity.WARNING, "priority 255 hears adverts too"),
         not_yet(
             "timer_expired_backup",
             integer(1, 254, optional=True),
             Severity.WARNING,
             "adverts that waited during a stall are always read first",
-            since="2.2.8",
         ),
         not_yet(
             "thread_timer_expired",
             integer(1, 254, optional=True),
             Severity.WARNING,
             "adverts that waited during a stall are always read first",
-            since="2.3.2",
         ),
         ignored("kernel_rx_buf_size", integer(0), "buffers are sized by need"),
         ignored("debug", integer(0, 4, optional=True), "the log has levels of its own"),

@@ -127,7 +127,7 @@ def test_an_instance_that_could_not_talk_to_its_peer_is_left_out(instance, lines
         ("interface eth0\nvirtual_router_id 1\nversion 3", [("fatal", "no-vip")]),
         (
             "auth_hmac {\n}\ninterface eth0\nvirtual_router_id 1",
-            [("warning", "no-vip"), ("fatal", "not-supported-yet")],
+            [("warning", "no-vip"), ("fatal", "refused")],
         ),
     ],
 )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from haxlb.cli.keywords import keywords
 from keepalived_compat.grammar import LINES, Support
 from keepalived_compat.keywords import KEEPALIVED
+from keepalived_compat.keywords.defaults import DEFAULTS
+from keepalived_compat.keywords.since import SINCE
+from keepalived_compat.keywords.syntax import SYNTAX, SYNTAX_IN, UNITS
 from keepalived_compat.manual import page
+from keepalived_compat.table import Status, blocks, rows
 
 
 @pytest.mark.parametrize("block", KEEPALIVED)
@@ -16,7 +23,7 @@ def test_rows_are_complete(block):
     for name, row in KEEPALIVED[block].items():
         assert row.name == name
         assert row.body is None or row.body == LINES or row.body in KEEPALIVED, name
-        if row.support in (Support.IGNORED, Support.NOT_YET, Support.OBSOLETE):
+        if row.support in (Support.IGNORED, Support.NOT_YET, Support.OBSOLETE, Support.REFUSED):
             assert row.reason, name
         if row.means:
             assert row.means in KEEPALIVED[block], name
@@ -34,3 +41,60 @@ def test_no_row_is_lost(block, count):
 def test_the_page_of_the_documentation_is_up_to_date():
     kept = Path(__file__).parents[2] / "docs" / "reference" / "keepalived-conf.md"
     assert kept.read_text() == page(), "python -m keepalived_compat.manual > docs/reference/keepalived-conf.md"
+
+
+@pytest.mark.parametrize("block", KEEPALIVED)
+def test_rows_say_how_their_arguments_are_written(block):
+    for row in rows(block):
+        if row.kind in ("words", "script") and row.status is not Status.OBSOLETE:
+            assert row.argument not in ("words", "[words]", "script", "[script]"), row.keyword
+
+
+def test_a_release_is_named_for_every_word_of_keepalived():
+    without = {(row.block, row.keyword) for name in blocks() for row in rows(name) if not row.since}
+    never = {row for row in without if row[1] in ("inhibit_on_fail", "nb_get_retry")}
+    checks = {row for row in without if row[0] in ("real_server", "host")}
+    obsolete = {(row.block, row.keyword) for name in blocks() for row in rows(name) if row.status is Status.OBSOLETE}
+    assert without == never | checks | (obsolete & without)
+
+
+def test_facts_kept_apart_belong_to_rows():
+    for release, by_block in SINCE.items():
+        for block, names in by_block.items():
+            assert set(names.split()) <= set(KEEPALIVED[block]), (release, block)
+    for block, defaults in DEFAULTS.items():
+        assert set(defaults) <= set(KEEPALIVED[block]), block
+    names = {row.keyword for name in blocks() for row in rows(name)}
+    assert set(SYNTAX) | set(UNITS) | {name for _, name in SYNTAX_IN} <= names
+
+
+def test_a_row():
+    (row,) = [each for each in rows("vrrp_instance") if each.keyword == "priority"]
+    assert (row.low, row.high, row.default, row.since, row.status) == (1, 255, "100", "1.0.3", Status.SUPPORTED)
+    assert row.argument == "integer 1 to 255"
+
+
+class TestCommand:
+    def test_a_block(self):
+        result = CliRunner().invoke(keywords, ["authentication"])
+        assert result.exit_code == 0
+        assert result.output.splitlines()[:2] == ["authentication:", "  auth_type PASS | AH"]
+
+    def test_a_keyword_in_every_block_that_has_it(self):
+        result = CliRunner().invoke(keywords, ["nb_get_retry"])
+        assert [each for each in result.output.splitlines() if each[0] != " "] == [
+            "TCP_CHECK:",
+            "HTTP_GET:",
+            "SSL_GET:",
+            "SMTP_CHECK:",
+        ]
+
+    def test_json_is_the_whole_table(self):
+        found = json.loads(CliRunner().invoke(keywords, ["--json"]).output)
+        assert found["schema"] == "haxlb.keywords/1"
+        assert len(found["keywords"]) == sum(len(each) for each in KEEPALIVED.values())
+
+    def test_an_unknown_name_is_a_wrong_usage_with_a_hint(self):
+        result = CliRunner().invoke(keywords, ["vrrp_instanc"])
+        assert result.exit_code == 2
+        assert "did you mean `vrrp_instance`?" in result.output

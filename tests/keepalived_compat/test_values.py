@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepalived_compat.grammar import choice, integer, seconds
+from keepalived_compat.grammar import choice, integer, milliseconds, seconds
 from keepalived_compat.values import (
     Taken,
     Unusable,
@@ -48,6 +48,11 @@ def test_trailing_letters_are_dropped_where_keepalived_does():
 def test_seconds_become_microseconds(text, value, exact):
     taken = microseconds(text, seconds(0.000001, 255))
     assert (taken.value, not taken.caveat) == (value, exact)
+
+
+@pytest.mark.parametrize(("text", "value"), [("10", 10_000), ("1.5", 1_500), ("1000.0004", 1_000_000)])
+def test_milliseconds_become_microseconds(text, value):
+    assert microseconds(text, milliseconds(1)).value == value
 
 
 @pytest.mark.parametrize("text", ["0", "256", ".", "", "s", "-1", "1" * 400])

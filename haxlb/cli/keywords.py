@@ -1,0 +1,58 @@
+"""`haxlb keywords`: the table of keywords that the parser uses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+import click
+
+from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.table import TOP_LEVEL, Row, Status, blocks, rows
+
+SCHEMA = "haxlb.keywords/1"
+
+
+@click.command(short_help="Print what is known of keepalived.conf's keywords.")
+@click.argument("block", required=False)
+@click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
+def keywords(block: str | None, *, as_object: bool) -> None:
+    """Print the keywords of keepalived.conf, of one BLOCK or of all: arguments, ranges, defaults, and what is done.
+
+    BLOCK is the keyword that opens it (vrrp_instance, real_server, HTTP_GET, …), or `root` for what stands outside of
+    blocks. A keyword in place of a block shows every block that has it.
+    """
+    found = [row for name in blocks() for row in rows(name) if block is None or block == row.block]
+    if not found:
+        found = [row for name in blocks() for row in rows(name) if row.keyword == block]
+    if not found:
+        known = [TOP_LEVEL, *blocks(), *(row.keyword for name in blocks() for row in rows(name))]
+        hint = did_you_mean(block or "", known)
+        raise click.BadParameter(f"no block and no keyword is called {block}{'; ' + hint if hint else ''}")
+    if as_object:
+        click.echo(json.dumps({"schema": SCHEMA, "keywords": [_plain(each) for each in found]}, indent=2))
+        return
+    for name in dict.fromkeys(each.block for each in found):
+        click.echo(f"{name}:")
+        for each in found:
+            if each.block == name:
+                click.echo(_line(each))
+
+
+def _line(row: Row) -> str:
+    body = "{ … }" if row.opens else ""
+    written = " ".join(each for each in (row.keyword, row.argument, body) if each)
+    notes = [f"default {row.default}"] if row.default else []
+    if row.since:
+        notes.append(f"since {row.since}")
+    if row.status in (Status.ALIAS, Status.OLD_SPELLING):
+        notes.append(f"{row.status.value} of {row.alias_of}" if row.status is not Status.ALIAS else f"= {row.alias_of}")
+    elif row.status is not Status.SUPPORTED:
+        notes.append(f"{row.status.value}: {row.reason}")
+    return f"  {written}" + (f"\n      {'; '.join(notes)}" if notes else "")
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    return {name: each.value if isinstance(each, Enum) else each for name, each in asdict(row).items()}
