@@ -101,6 +101,8 @@ class Supervisor:
             self._world.builder.craft(config.instances), self._build(config)
         )
         self._world.bequest.prepare(config.instances)
+        if not config.virtual_servers:
+            self._abandon_data_plane()
         if config.virtual_servers:
             self._processes.start("checker")
             problem = await self._processes.ready("checker", "ConfigureChecker", FORWARDING_PATIENCE_S)
@@ -123,6 +125,22 @@ class Supervisor:
                 "forwarder/not-built", f"the forwarder of an earlier run is kept: {problem.message}", (str(problem),)
             )
             return ""
+
+    def _abandon_data_plane(self) -> None:
+        """What an earlier run has pinned would go on forwarding services that are no longer configured."""
+        try:
+            removed = self._world.builder.abandon()
+        except HostError as problem:
+            self._chronicle.note(
+                "error",
+                "data_plane_not_removed",
+                f"no virtual server is configured, but what forwarded them is still there: {problem}",
+                reason=str(problem),
+            )
+            return
+        if removed:
+            said = "no virtual server is configured: the data plane of an earlier run was removed"
+            self._chronicle.note("warning", "data_plane_removed", said, removed=", ".join(removed))
 
     async def _leave(self) -> None:
         self._world.log.log("info", "stopping", reason=self._stop_reason or "the start failed")

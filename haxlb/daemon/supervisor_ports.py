@@ -96,6 +96,10 @@ class BuilderPort(Protocol):
         """Whether a forwarder of an earlier run is still attached for this configuration."""
         ...
 
+    def abandon(self) -> tuple[str, ...]:
+        """Take off what is left of the data plane of an earlier run; what was removed, in words. Raises HostError."""
+        ...
+
     def excess(self, config: NodeConfig) -> str:
         """What of `config` the tables that were built have no room for; empty when all fits."""
         ...

@@ -16,6 +16,7 @@ from haxlb.forwarding.layout import ABI_VERSION, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.short_lived import communicate
+from haxlb.linux.teardown import remove_data_plane
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.wire import from_json
@@ -60,6 +61,10 @@ class Builder:
         """Whether every interface of this configuration still carries the forwarder of an earlier run."""
         interfaces = config.forwarding_interfaces
         return bool(interfaces) and all(self._link(each) for each in interfaces)
+
+    def abandon(self) -> tuple[str, ...]:
+        """Take off what is left of the data plane of an earlier run; what was removed, in words. Raises HostError."""
+        return tuple(remove_data_plane(self.directory.parent))
 
     def excess(self, config: NodeConfig) -> str:
         """What of `config` the tables that were built have no room for; empty when all fits."""

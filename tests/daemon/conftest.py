@@ -316,6 +316,10 @@ class FakeWorld:
         del config
         return self.old_forwarder
 
+    def abandon(self) -> tuple[str, ...]:
+        self.order.append("abandon")
+        return ("link of eth0",) if self.old_forwarder else ()
+
     def excess(self, config: NodeConfig) -> str:
         del config
         return self.too_much

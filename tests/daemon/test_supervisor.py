@@ -55,6 +55,14 @@ def test_without_virtual_servers_there_is_no_checker_and_nothing_is_compiled(pla
     assert world.compiled == 0
 
 
+def test_without_virtual_servers_what_an_earlier_run_forwarded_ends(play, kit):
+    world = play(nothing, kit.node(), old_forwarder=True)
+    assert "abandon" in world.order
+    assert "data_plane_removed" in world.events()
+    served = play(nothing, kit.node(servers=(kit.virtual_server(),)), old_forwarder=True)
+    assert "abandon" not in served.order
+
+
 def test_children_are_told_the_configuration_frames_and_program(play, kit):
     world = play(nothing, kit.node(servers=(kit.virtual_server(),)))
     (speaker,) = world.messages("speaker", ConfigureSpeaker)

@@ -301,6 +301,18 @@ def test_the_first_virtual_server_comes_by_reload(site):
     eventually(lambda: not carries_xdp(one), "and detached when the last virtual server goes")
 
 
+def test_services_that_are_no_longer_configured_at_the_next_start_are_not_forwarded(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    assert one.stop() == 0
+    assert carries_xdp(one)
+    one.config.write_text(configuration("lb1", 150, servers=False))
+    one.start()
+    one.becomes(Role.MASTER)
+    assert not carries_xdp(one)
+    assert not (one.runtime_dir / "bpf").exists()
+
+
 def fail_over(director: Director, *, force: bool = False) -> tuple[Answer, list[Step]]:
     steps: list[Step] = []
     return ask(director.runtime_dir, Failover(force=force), steps.append), steps
