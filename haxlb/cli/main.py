@@ -17,6 +17,7 @@ COMMANDS = {
     "detach": "haxlb.cli.detach:detach",
     "failover": "haxlb.cli.failover:failover",
     "keepalived": "haxlb.cli.keepalived:keepalived",
+    "keywords": "haxlb.cli.keywords:keywords",
     "reload": "haxlb.cli.reload:reload",
     "resume": "haxlb.cli.resume:resume",
     "run": "haxlb.cli.run:run",
