@@ -45,8 +45,15 @@ class Parser:
     def parse(self, lines: Iterable[list[Word]]) -> Body:
         """The tree. Complaints about braces have been filed."""
         lines = list(lines)
-        braces = [each for line in lines for each in line if each[0] in ("{", "}") and not each.quoted]
-        self._missing = sum(1 if each.opens else -1 for each in braces)
+        missing = 0
+        for line in lines:
+            for word in line:
+                text = word[0]
+                if text == "{":
+                    missing += not word[5]
+                elif text == "}":
+                    missing -= not word[5]
+        self._missing = missing
         for line in lines:
             self._line(line)
         self._expect_body()
@@ -55,16 +62,15 @@ class Parser:
 
     def _line(self, line: list[Word]) -> None:
         start = 0
-        for index, word in enumerate(line):
-            text = word[0]
-            if text not in {"{", "}"} or word.quoted:
+        for index, (text, _, _, _, _, quoted) in enumerate(line):
+            if text not in _BRACES or quoted:
                 continue
             if index > start:
                 self._statement(line[start:index], opens=text == "{")
             if text == "{":
-                self._open(word)
+                self._open(line[index])
             else:
-                self._close(word, first=index == 0)
+                self._close(line[index], first=index == 0)
             start = index + 1
         if start < len(line):
             self._statement(line[start:] if start else line, opens=False)
@@ -212,6 +218,7 @@ class Parser:
 
 
 _SHOWN = 4
+_BRACES = frozenset("{}")
 _NOTHING: Block = {}
 
 

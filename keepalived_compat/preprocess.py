@@ -1,22 +1,24 @@
-"""Physical lines to logical ones: comments, `@config-id` lines, `$definitions`, sequences, includes."""
+"""Physical lines to the words of logical ones: comments, `@config-id` lines, `$definitions`, sequences, includes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 from keepalived_compat.chance import Chance, seed_of
 from keepalived_compat.conditions import selected
 from keepalived_compat.definitions import Definitions
 from keepalived_compat.diagnostics import Complaints, Severity
-from keepalived_compat.lexer import Line, uncommented
-from keepalived_compat.source import Reader, Sources, Span
+from keepalived_compat.lexer import Line, Pieces, placed, plain_pieces, uncommented, words
+from keepalived_compat.source import Reader, Sources, Span, Word
 
 LINE_LIMIT = 1023
 """Bytes in a line that keepalived reads; newer releases drop a longer one, 2.2.7 cuts it in two."""
 LINE_REFUSED = 65_536
 """Characters beyond which a line is dropped here too: no configuration has one."""
+_MOST_KNOWN = 20_000
+"""Different lines that are remembered, so that one that stands there a thousand times is split once."""
 FILE_LIMIT = 10_000
 """Files that one configuration may include: more is a mistake that multiplies."""
 
@@ -49,10 +51,14 @@ class Preprocessor:
             chance=Chance(seed_of(config_id) if seed is None else seed),
         )
         self._open: list[str] = []
+        self._known: dict[str, Pieces] = {}
         self._files = 0
 
-    def lines(self, path: Path) -> Iterator[Line]:
-        """Logical lines of the configuration that begins in `path`. A file that cannot be read is a fatal complaint."""
+    def words(self, path: Path) -> Iterator[list[Word]]:
+        """The words of each logical line of the configuration that begins in `path`.
+
+        A file that cannot be read is a fatal complaint.
+        """
         try:
             content = self._reader.read(path)
         except OSError as problem:
@@ -68,41 +74,55 @@ class Preprocessor:
             return
         yield from self._file(path, content)
 
-    def _file(self, path: Path, content: bytes) -> Iterator[Line]:
+    def _file(self, path: Path, content: bytes) -> Iterator[list[Word]]:
         self._files += 1
         self._open.append(self._reader.identity(path))
         physical = self._decoded(path, content)
         self._sources.add(str(path), physical)
         for line in self._outside_definitions(path, physical):
-            if line.text[0] in "~i" or "$" in line.text:
+            if isinstance(line, list):
+                yield line
+            elif line.text[0] in "~i" or "$" in line.text:
                 for each in self._definitions.expand(line, path.parent):
                     yield from self._included_or_kept(each, path)
             else:
-                yield line
+                yield words(line, self._complaints)
         self._open.pop()
 
-    def _outside_definitions(self, path: Path, physical: list[str]) -> Iterator[Line]:
+    def _outside_definitions(self, path: Path, physical: list[str]) -> Iterator[Line | list[Word]]:
         """Lines that say something to this director; definitions are remembered on the way."""
         file = str(path)
         continued: list[Line] | None = None
+        known = self._known
         for number, text in enumerate(physical, 1):
-            bare = self._bare(text, file, number)
-            if continued is None and bare is not None and bare.text[0] not in "@$":
-                yield bare
-            elif bare is None:
-                if continued is not None:
+            if continued is not None:
+                bare = self._bare(text, file, number)
+                if bare is None:
                     self._definitions.end(continued)
-                    continued = None
-            elif continued is not None:
-                continued = self._definitions.go_on(continued, bare)
-            else:
-                line = selected(bare, self._config_id, self._complaints)
-                if line is not None and self._definitions.begins(line):
-                    continued = self._definitions.begin(line)
-                elif line is not None:
-                    yield line
+                continued = None if bare is None else self._definitions.go_on(continued, bare)
+                continue
+            pieces = known.get(text)
+            if pieces is None:
+                pieces = plain_pieces(text)
+                if pieces is None:
+                    continued = yield from self._logical(self._bare(text, file, number))
+                    continue
+                if len(known) < _MOST_KNOWN:
+                    known[text] = pieces
+            if pieces:
+                yield placed(pieces, file, number)
         if continued is not None:
             self._definitions.end(continued)
+
+    def _logical(self, bare: Line | None) -> Generator[Line, None, list[Line] | None]:
+        """The line when it is for this director; returns a definition that goes on on the next line."""
+        line = None if bare is None else selected(bare, self._config_id, self._complaints)
+        if line is None:
+            return None
+        if self._definitions.begins(line):
+            return self._definitions.begin(line)
+        yield line
+        return None
 
     def _bare(self, text: str, file: str, number: int) -> Line | None:
         """The line without comment and outer blanks, None when nothing is left of it."""
@@ -167,11 +187,11 @@ class Preprocessor:
             )
         return True
 
-    def _included_or_kept(self, line: Line, path: Path) -> Iterator[Line]:
+    def _included_or_kept(self, line: Line, path: Path) -> Iterator[list[Word]]:
         text = line.text
         found = _INCLUDE.match(text) if text.startswith("include") else None
         if found is None:
-            yield line
+            yield words(line, self._complaints)
             return
         pattern = found["pattern"]
         where = line.span(0, len(text))
@@ -182,7 +202,7 @@ class Preprocessor:
             return
         yield from self._include(pattern, where, path, found["kind"])
 
-    def _include(self, pattern: str, where: Span, path: Path, kind: str) -> Iterator[Line]:
+    def _include(self, pattern: str, where: Span, path: Path, kind: str) -> Iterator[list[Word]]:
         try:
             alternatives = [(each, self._reader.match(each, path.parent)) for each in expand_braces(pattern)]
         except (OSError, ValueError, RuntimeError) as problem:

@@ -9,7 +9,6 @@ from pathlib import Path
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.judgement import Judge, Section
 from keepalived_compat.keywords import KEEPALIVED
-from keepalived_compat.lexer import words
 from keepalived_compat.parser import Parser
 from keepalived_compat.preprocess import Preprocessor
 from keepalived_compat.source import DiskReader, Reader, Sources, process_environment
@@ -54,6 +53,6 @@ def read(
         seed=seed,
     )
     parser = Parser(grammar=KEEPALIVED, complaints=complaints)
-    tree = parser.parse(words(line, complaints) for line in preprocessor.lines(path))
+    tree = parser.parse(preprocessor.words(path))
     root = Judge(grammar=KEEPALIVED, complaints=complaints, sources=sources).judge(tree)
     return Reading(root=root, tree=tree, complaints=complaints, sources=sources)
