@@ -8,12 +8,14 @@ from haxlb.daemon.checker_ports import CheckerReportPort
 from haxlb.daemon.ports import ForwarderPort
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.model.errors import HostError
+from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import SECOND_US
 from haxlb.model.status import DataPlaneStatus, LinkStatus
 
 FIRST_RETRY_US = SECOND_US
 LAST_RETRY_US = 30 * SECOND_US
 """A forwarder that refuses is asked again after 1, 2, 4 … 30 s, and at every change."""
+ALARM = "forwarder/problem"
 LOOK_EVERY_US = 5 * SECOND_US
 """How often it is looked whether the program is still attached: an interface that was made anew carries none."""
 
@@ -137,7 +139,10 @@ class DataPlane:
         try:
             there = {each.interface for each in self._forwarder.links()}
         except HostError:
-            return  # said by whoever needs it next
+            # Somebody has taken the pins away, and with them the program off the interfaces: to do it again is
+            # the way to find out, and to say, why it cannot be done.
+            self._applied = self._attached = None
+            return
         missing = [each for each in self._attached.interfaces if each not in there]
         if missing:
             self._reports.log("warning", "program_missing", interfaces=" ".join(missing))
@@ -166,8 +171,18 @@ class DataPlane:
         self.problem = problem
         if problem:
             self._reports.log("error", "data_plane_problem", problem=problem)
+            self._reports.report(
+                AlarmRaised(
+                    key=ALARM,
+                    severity="critical",
+                    summary="the forwarder is not as it should be: traffic may be lost, or reach dead servers",
+                    evidence=(problem,),
+                    at_us=now,
+                )
+            )
         else:
             self._reports.log("info", "data_plane_restored")
+            self._reports.report(AlarmCleared(key=ALARM, reason="the forwarder is as wanted", at_us=now))
 
     def _try_soon(self) -> None:
         self._retry_at = None

@@ -69,7 +69,7 @@ class Maps:
             if not (directory / name).exists():
                 raise HostError(
                     f"the forwarder's maps are not there: no {name} in {directory}",
-                    remedy="restart haxlb: it builds the forwarder at start",
+                    remedy="`haxlb swap` builds them anew",
                 )
         existing = _pinned(directory, names)
         try:

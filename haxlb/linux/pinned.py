@@ -77,7 +77,7 @@ class PinnedForwarder:
             self.close()
             raise HostError(
                 f"cannot use the data plane in {self._directory}: {problem.strerror or problem}",
-                remedy="restart haxlb: it builds the forwarder at start",
+                remedy="`haxlb swap` builds it anew",
             ) from problem
 
     def _logged(self, level: str, event: str, fields: dict[str, str]) -> None:

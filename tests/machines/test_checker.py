@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from haxlb.forwarding.wanted import Counters, Tally
 from haxlb.health.rise_fall import fall_time_us
-from haxlb.model.facts import QuorumChanged
+from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
 from haxlb.model.node import Scheduler, VirtualServer
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
 from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, Stage, address, hop
@@ -270,9 +270,9 @@ def test_a_forwarder_that_refuses_is_a_problem_that_is_tried_again_with_backoff(
     stage = running()
     stage.forwarder.refusal = "cannot write a BPF map: out of memory"
     stage.forwarder.attempts.clear()
-    stage.sick[check(21)] = BAD
+    first = stage.now_us
+    stage.resolve(21, generation=1)
     stage.go(20)
-    first = stage.changes()[0].at_us
     pauses = [(at - first) / seconds(1) for at in stage.forwarder.attempts]
     assert pauses[:4] == [0, 1, 3, 7]
     problem = "cannot write a BPF map: out of memory (free memory)"
@@ -280,11 +280,30 @@ def test_a_forwarder_that_refuses_is_a_problem_that_is_tried_again_with_backoff(
     assert [(event, fields) for level, event, fields in stage.logs if level == "error"] == [
         ("data_plane_problem", {"problem": problem})
     ]
+    (alarm,) = [each for each in stage.facts if isinstance(each, AlarmRaised)]
+    assert (alarm.key, alarm.severity, alarm.evidence) == ("forwarder/problem", "critical", (problem,))
     stage.forwarder.refusal = ""
     stage.go(31)
-    assert stage.serving() == {"192.168.10.22:80": 2}
+    assert stage.table.services[0].servers[0].next_hop == hop(21, 1)
     assert stage.checker.status(0)[1].problem == ""
     assert stage.logs[-1][1] == "data_plane_restored"
+    assert [each.key for each in stage.facts if isinstance(each, AlarmCleared)] == ["forwarder/problem"]
+
+
+def test_a_data_plane_that_somebody_took_away_is_noticed_although_nothing_changes() -> None:
+    stage = running()
+    stage.forwarder.refusal = "the forwarder's maps are not there"
+    stage.go(5)
+    assert [each.key for each in stage.facts if isinstance(each, AlarmRaised)] == ["forwarder/problem"]
+    # Built anew, as `haxlb swap` does: tables and program are put back.
+    stage.forwarder.refusal = ""
+    stage.forwarder.applied.clear()
+    stage.forwarder.attached.clear()
+    stage.checker.swap("/bpf/anew")
+    stage.go()
+    assert stage.serving() == BOTH
+    assert [program for program, _, _ in stage.forwarder.attached] == ["/bpf/anew"]
+    assert [each.key for each in stage.facts if isinstance(each, AlarmCleared)] == ["forwarder/problem"]
 
 
 def test_a_change_is_tried_at_once_even_while_waiting_to_try_again() -> None:
