@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from haxlb import __version__
 from haxlb.config import Loaded, load
 from haxlb.config.settings import DEFAULT_SETTINGS
+from haxlb.linux.networks import connected_networks
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.rendering import as_json, as_text, summary
@@ -60,7 +61,7 @@ that warnings, which it does not tell from errors, are no failure here."""
     help=f"json: one object, schema {SCHEMA}; sarif: SARIF 2.1.0.",
 )
 @click.option("--json", "as_object", is_flag=True, help="The same as --format json.")
-@click.option("--no-interfaces", is_flag=True, help="Do not look whether the interfaces exist on this host.")
+@click.option("--no-interfaces", is_flag=True, help="Do not look at the interfaces and networks of this host.")
 @click.pass_context
 def check(
     context: click.Context,
@@ -85,7 +86,14 @@ def check(
     # All that this short process makes lives until its end: looking for garbage would only double its time.
     gc.disable()
     interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
-    loaded = load(path, settings=settings, interfaces=interfaces, node=socket.gethostname(), config_id=config_id)
+    loaded = load(
+        path,
+        settings=settings,
+        interfaces=interfaces,
+        networks=() if no_interfaces else connected_networks(),
+        node=socket.gethostname(),
+        config_id=config_id,
+    )
     diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)
     if as_object or form == "json":
         click.echo(json.dumps({"schema": SCHEMA, "diagnostics": as_json(diagnostics)}, indent=2))

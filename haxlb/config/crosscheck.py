@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from ipaddress import IPv4Address
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
 
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.servers import PlacedServer
-from haxlb.model.addresses import Endpoint
+from haxlb.model.addresses import Endpoint, Vip
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import nearest
 from keepalived_compat.source import Span
+from keepalived_compat.tree import Body, Statement
 
 
 def usable_instances(found: Iterable[PlacedInstance], complaints: Complaints) -> list[PlacedInstance]:
@@ -41,19 +43,41 @@ def usable_instances(found: Iterable[PlacedInstance], complaints: Complaints) ->
     return kept
 
 
-def check_vips(instances: Iterable[PlacedInstance], complaints: Complaints) -> None:
-    """No address in two instances: one would take away what the other has put there."""
+def usable_vips(instances: Iterable[PlacedInstance], complaints: Complaints) -> list[PlacedInstance]:
+    """The instances without addresses that an earlier one has: the one would take away what the other has put there."""
     owners: dict[IPv4Address, tuple[str, Span]] = {}
+    kept = []
     for each in instances:
+        name = each.instance.name
+        own = []
         for vip, where in each.vips:
-            name, first = owners.setdefault(vip.address, (each.instance.name, where))
-            if name != each.instance.name:
-                complaints.fatal(
-                    "duplicate-vip",
-                    where,
-                    f"{vip.address} stands in {each.instance.name} and in {name}: they would take it from each other",
-                    f"the first stands at {first}; delete one",
-                )
+            owner, first = owners.setdefault(vip.address, (name, where))
+            if owner == name:
+                own.append((vip, where))
+                continue
+            complaints.error(
+                "duplicate-vip",
+                where,
+                f"{vip.address} stands in {name} and in {owner}, and they would take it from each other:"
+                f" it is not used in {name}",
+                f"the first stands at {first}; delete one",
+            )
+        kept.append(_with_vips(each, tuple(own), complaints))
+    return kept
+
+
+def _with_vips(placed: PlacedInstance, vips: tuple[tuple[Vip, Span], ...], complaints: Complaints) -> PlacedInstance:
+    if vips == placed.vips:
+        return placed
+    instance = replace(placed.instance, vips=tuple(vip for vip, _ in vips))
+    if not vips and instance.version == _V3:
+        complaints.fatal(
+            "no-vip", placed.name, f"{instance.name} has no virtual_ipaddress of its own left, and VRRPv3 needs one"
+        )
+    return replace(placed, instance=instance, vips=vips)
+
+
+_V3 = 3
 
 
 def check_interfaces(instances: Iterable[PlacedInstance], existing: frozenset[str], complaints: Complaints) -> None:
@@ -105,9 +129,17 @@ def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> lis
     return kept
 
 
-def check_ownership(servers: Iterable[PlacedServer], instances: list[PlacedInstance], complaints: Complaints) -> None:
-    """Every virtual server's address is a VIP of some instance, else it does not move with the master."""
-    owned = {vip.address for each in instances for vip in each.instance.vips}
+def check_ownership(
+    servers: Iterable[PlacedServer], instances: list[PlacedInstance], tree: Body, complaints: Complaints
+) -> None:
+    """Every virtual server's address is a VIP of some instance, else it does not move with the master.
+
+    Addresses that stand somewhere in the file but are not used have been complained of there. A file without
+    instances belongs to a host whose addresses somebody else moves.
+    """
+    if not any(each.keyword.text == "vrrp_instance" for each in tree.statements):
+        return
+    owned = {vip.address for each in instances for vip in each.instance.vips} | _written_addresses(tree)
     seen: set[IPv4Address] = set()
     for each in servers:
         address = each.virtual_server.endpoint.address
@@ -120,3 +152,38 @@ def check_ownership(servers: Iterable[PlacedServer], instances: list[PlacedInsta
             f"no vrrp_instance has {address} in its virtual_ipaddress: it does not move to the other director",
             f"add {address} to virtual_ipaddress",
         )
+
+
+def _written_addresses(tree: Body) -> set[IPv4Address]:
+    blocks = [each for each in tree.statements if each.keyword.text == "static_ipaddress"]
+    for each in tree.statements:
+        if each.keyword.text == "vrrp_instance" and each.body is not None:
+            blocks += [inner for inner in each.body.statements if inner.keyword.text.startswith("virtual_ipaddress")]
+    return {address for each in blocks for address in _addresses(each)}
+
+
+def _addresses(block: Statement) -> Iterator[IPv4Address]:
+    for line in block.body.statements if block.body is not None else ():
+        try:
+            yield IPv4Address(line.keyword.text.partition("/")[0])
+        except ValueError:
+            continue
+
+
+def check_links(servers: Iterable[PlacedServer], networks: tuple[IPv4Network, ...], complaints: Complaints) -> None:
+    """Every real server is in a network that this host is connected to: DR reaches nobody else.
+
+    `networks` are those of the director; not to be called for a file that is looked at elsewhere.
+    """
+    seen: set[IPv4Address] = set()
+    for each in servers:
+        for address, where in each.targets:
+            if address in seen or any(address in network for network in networks):
+                continue
+            seen.add(address)
+            complaints.warning(
+                "off-link-server",
+                where,
+                f"{address} is in none of this host's networks: DR reaches servers on the same link only",
+                f"this host is connected to {', '.join(map(str, networks[:_SHOWN]))}",
+            )

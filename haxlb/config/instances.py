@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from haxlb.config.authentication import read_authentication
 from haxlb.config.defaults import DOWN_TIMER_ADVERTS, MULTICAST_GROUP, Defaults, at_least_one
+from haxlb.config.tracking import PlacedTrack
 from haxlb.config.vips import read_vips
 from haxlb.model.addresses import Vip
 from haxlb.model.node import SECOND_US, GarpConfig, NotifyScripts, Role, VrrpInstance
@@ -32,14 +33,23 @@ class PlacedInstance:
     name: Span
     interface: Span
     vrid: Span
+    priority: Span
     vips: tuple[tuple[Vip, Span], ...]
+    section: Section
+    """What its block says."""
+    keyword: Span
+    """Where its block begins."""
+    tracks: tuple[PlacedTrack, ...] = ()
 
 
 class InstanceReader:
     """Reads one `vrrp_instance` block."""
 
-    def __init__(self, entry: Entry, defaults: Defaults, complaints: Complaints) -> None:
+    def __init__(
+        self, entry: Entry, defaults: Defaults, complaints: Complaints, *, tracks: tuple[PlacedTrack, ...] = ()
+    ) -> None:
         self._entry = entry
+        self._tracks = tracks
         self._section = entry.section if entry.section is not None else Section("vrrp_instance")
         self._defaults = defaults
         self._complaints = complaints
@@ -92,13 +102,18 @@ class InstanceReader:
             vips=tuple(vip for vip, _ in vips),
             garp=garp,
             notify=notify,
+            tracks=tuple(each.track for each in self._tracks),
         )
         return PlacedInstance(
             instance=instance,
             name=self._entry.argument_span,
             interface=self._place("interface"),
             vrid=self._place("virtual_router_id"),
+            priority=self._place("priority"),
             vips=tuple((vip, word.span) for vip, word in vips),
+            section=section,
+            keyword=self._entry.words[0].span,
+            tracks=self._tracks,
         )
 
     def _complain_of_tracking(self, own: str) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 from pathlib import Path
 
-from haxlb.config.crosscheck import check_interfaces, check_ownership, check_vips, usable_instances, usable_servers
+from haxlb.config.crosscheck import (
+    check_interfaces,
+    check_links,
+    check_ownership,
+    usable_instances,
+    usable_servers,
+    usable_vips,
+)
+from haxlb.config.crosscheck_election import check_election
 from haxlb.config.defaults import read_defaults
-from haxlb.config.instances import InstanceReader
+from haxlb.config.instances import InstanceReader, PlacedInstance
 from haxlb.config.servers import VirtualServerReader
 from haxlb.config.settings import read_settings
+from haxlb.config.tracking import read_tracking
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
-from keepalived_compat.diagnostics import Complaints, Diagnostic, Severity
+from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.judgement import Section
-from keepalived_compat.reading import read
+from keepalived_compat.reading import Reading, read
 from keepalived_compat.source import Reader, Sources
 
 
@@ -37,6 +47,7 @@ def load(
     *,
     settings: Path | None,
     interfaces: frozenset[str] | None = None,
+    networks: tuple[IPv4Network, ...] = (),
     node: str,
     config_id: str = "",
     reader: Reader | None = None,
@@ -44,23 +55,18 @@ def load(
     """Read keepalived.conf and, when it is there, haxlb.yml. Raises nothing, whatever the files hold.
 
     `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
+    `networks` are those that this host is connected to; they count where it looks like the director itself.
     `node` is the host's name: it names the director unless router_id does. `config_id` selects `@ID` lines; empty =
     the host's name does.
     """
     reading = read(path, config_id=config_id or node, reader=reader)
     complaints = reading.complaints
-    config = _node_config(reading.root, node, interfaces, complaints)
+    config = _node_config(reading, node, interfaces, networks)
     if settings is not None:
         given = read_settings(
             settings, complaints=complaints, sources=reading.sources, interfaces=interfaces, reader=reader
         )
-        config = NodeConfig(
-            node=config.node,
-            instances=config.instances,
-            virtual_servers=config.virtual_servers,
-            mqtt=given.mqtt,
-            forwarding=given.forwarding,
-        )
+        config = replace(config, mqtt=given.mqtt, forwarding=given.forwarding)
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )
@@ -100,20 +106,42 @@ def refusal(loaded: Loaded) -> ConfigError:
     )
 
 
-def _node_config(root: Section, node: str, interfaces: frozenset[str] | None, complaints: Complaints) -> NodeConfig:
+def _node_config(
+    reading: Reading, node: str, interfaces: frozenset[str] | None, networks: tuple[IPv4Network, ...]
+) -> NodeConfig:
+    root, tree, complaints = reading.root, reading.tree, reading.complaints
     defs = [each.section for each in root.all("global_defs") if each.section is not None]
     defaults = read_defaults(root, complaints)
     names = [str(each.value("router_id")) for each in defs if each.has("router_id")]
-    found = [InstanceReader(each, defaults, complaints).read() for each in root.all("vrrp_instance")]
+    tracking = read_tracking(tree, complaints)
+    found = [
+        InstanceReader(each, defaults, complaints, tracks=tracking.of(each.words[0].span)).read()
+        for each in root.all("vrrp_instance")
+    ]
     instances = usable_instances([each for each in found if each is not None], complaints)
-    check_vips(instances, complaints)
+    instances = usable_vips(instances, complaints)
+    check_election(instances, tree, complaints)
     if interfaces is not None:
         check_interfaces(instances, interfaces, complaints)
     read_servers = [VirtualServerReader(each, complaints).read() for each in root.all("virtual_server")]
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
-    check_ownership(servers, instances, complaints)
+    check_ownership(servers, instances, tree, complaints)
+    if interfaces is not None and _is_director(instances, interfaces, networks):
+        check_links(servers, networks, complaints)
     return NodeConfig(
         node=names[-1] if names else node,
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
+        track_scripts=tracking.scripts,
+        tracked=tracking.others,
+    )
+
+
+def _is_director(
+    instances: list[PlacedInstance], interfaces: frozenset[str], networks: tuple[IPv4Network, ...]
+) -> bool:
+    """This host has the interfaces of all instances, and is connected to the network of a virtual address."""
+    addresses = [vip.address for each in instances for vip in each.instance.vips]
+    return interfaces.issuperset(each.instance.interface for each in instances) and any(
+        address in network for address in addresses for network in networks
     )

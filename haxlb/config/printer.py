@@ -26,6 +26,7 @@ from haxlb.model.node import (
     VirtualServer,
     VrrpInstance,
 )
+from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 
 STARS = "********"
 """What stands for a secret that is not shown."""
@@ -50,6 +51,15 @@ def in_seconds(microseconds: int) -> str:
 
 def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
     yield from _block("global_defs", _global_defs(config))
+    for script in config.track_scripts:
+        yield ""
+        yield from _block(f"vrrp_script {_word(script.name)}", _track_script(script))
+    for thing in config.tracked:
+        block, needed = _TRACKED[thing.kind]
+        yield ""
+        target = " ".join(map(_word, thing.target))
+        lines = (f"{needed} {target}", f"weight {_weight(thing)}")
+        yield from _block(f"{block} {_word(thing.name)}", lines)
     for instance in config.instances:
         yield ""
         yield from _block(f"vrrp_instance {_word(instance.name)}", _instance(instance, secrets=secrets))
@@ -78,6 +88,35 @@ def _script(command: tuple[str, ...]) -> str:
 def _argument(text: str) -> str:
     """As shlex.quote, which would put a single quote into double ones, and those cannot be said here."""
     return "\\'".join(shlex.quote(each) if each or text == "" else "" for each in text.split("'"))
+
+
+_TRACKED = {
+    TrackKind.FILE: ("track_file", "file"),
+    TrackKind.PROCESS: ("vrrp_track_process", "process"),
+    TrackKind.BFD: ("bfd_instance", "neighbor_ip"),
+}
+
+
+def _weight(track: Track | Tracked | TrackScript) -> str:
+    return f"{track.weight} reverse" if track.reverse else str(track.weight)
+
+
+def _track_script(script: TrackScript) -> Iterator[str]:
+    yield f"script {_script(script.command)}"
+    yield f"interval {in_seconds(script.interval_us)}"
+    yield f"timeout {in_seconds(script.timeout_us)}"
+    yield f"weight {_weight(script)}"
+    yield f"rise {script.rise}"
+    yield f"fall {script.fall}"
+    if script.init_fail:
+        yield "init_fail"
+
+
+def _tracks(tracks: tuple[Track, ...]) -> Iterator[str]:
+    for kind in TrackKind:
+        lines = [f"{_word(each.name)} weight {_weight(each)}" for each in tracks if each.kind is kind]
+        if lines:
+            yield from _block(kind.value, lines)
 
 
 def _global_defs(config: NodeConfig) -> Iterator[str]:
@@ -110,6 +149,7 @@ def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     yield from _garp(instance.garp)
     if instance.vips:
         yield from _block("virtual_ipaddress", map(_vip, instance.vips))
+    yield from _tracks(instance.tracks)
     yield from _notify(instance.notify)
 
 

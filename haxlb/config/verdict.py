@@ -61,7 +61,9 @@ def verdict(loaded: Loaded, *, runnable: Callable[[tuple[str, ...]], bool], stri
         return Verdict.MISSING_ARGUMENT
     if any(_counts(each, strict_includes=strict_includes) for each in loaded.diagnostics):
         return Verdict.COMPLAINTS
-    if not _secured(loaded.written) and any(map(runnable, _commands(loaded.written))):
+    tracked = () if loaded.config is None else loaded.config.track_scripts
+    commands = (*_commands(loaded.written), *(each.command for each in tracked))
+    if not _secured(loaded.written) and any(map(runnable, commands)):
         return Verdict.SCRIPTS
     return Verdict.FINE
 

@@ -10,6 +10,7 @@ from enum import Enum
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Endpoint, Vip
+from haxlb.model.tracking import Track, Tracked, TrackScript
 
 SECOND_US = 1_000_000
 
@@ -87,6 +88,8 @@ class VrrpInstance:
     vips: tuple[Vip, ...] = ()
     garp: GarpConfig = field(default_factory=GarpConfig)
     notify: NotifyScripts = field(default_factory=NotifyScripts)
+    tracks: tuple[Track, ...] = ()
+    """Planned: what is tracked changes neither priority nor state yet."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -223,6 +226,10 @@ class NodeConfig:
     virtual_servers: tuple[VirtualServer, ...] = ()
     mqtt: MqttSettings | None = None
     forwarding: ForwardingSettings = field(default_factory=ForwardingSettings)
+    track_scripts: tuple[TrackScript, ...] = ()
+    """Planned: they are not run yet."""
+    tracked: tuple[Tracked, ...] = ()
+    """Planned: they are not watched yet."""
 
     @property
     def forwarding_interfaces(self) -> tuple[str, ...]:

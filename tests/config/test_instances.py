@@ -64,6 +64,9 @@ S = 1_000_000
 )
 def test_one_instance(instance, lines, expected, said):
     made, complaints = instance(*lines)
+    complaints = [
+        each for each in complaints if each != ("note", "unchecked-source")
+    ]  # of unicast, see test_crosscheck
     assert made is not None
     assert {name: getattr(made, name) for name in expected} == expected
     assert complaints == said

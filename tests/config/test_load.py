@@ -205,7 +205,7 @@ class TestAcrossBlocks:
         ("values", "expected"),
         [
             ((1, "B", "eth0", "10.0.0.2"), ("fatal", "duplicate-vrid", 10)),
-            ((2, "B", "eth0", "10.0.0.1"), ("fatal", "duplicate-vip", 12)),
+            ((2, "B", "eth0", "10.0.0.1"), ("error", "duplicate-vip", 12)),
             ((2, "A", "eth1", "10.0.0.2"), ("error", "duplicate-name", 8)),
         ],
     )
@@ -225,7 +225,7 @@ class TestAcrossBlocks:
             " real_server 10.0.0.%d 80 {\n TCP_CHECK {\n }\n }\n}\n"
         )
         loaded = loading(one % ("TCP", 2) + one % ("UDP", 3) + one % ("TCP", 4))
-        assert codes(loaded) == [("warning", "unowned-address"), ("error", "duplicate-server")]
+        assert codes(loaded) == [("error", "duplicate-server")]
         assert loaded.config is not None
         assert [str(each.endpoint) for each in loaded.config.virtual_servers] == [
             "[10.0.0.1]:tcp:80",

@@ -52,7 +52,8 @@ def test_a_file_printed_and_loaded_is_the_same(again, path):
         pytest.skip("it cannot be used")
     loaded = again(config)
     assert loaded.config == config
-    assert [each for each in loaded.diagnostics if each.severity in (Severity.FATAL, Severity.ERROR)] == []
+    bad = [each for each in loaded.diagnostics if each.severity in (Severity.FATAL, Severity.ERROR)]
+    assert [each for each in bad if each.code != "not-supported-yet"] == []
 
 
 def test_printing_again_changes_nothing(again):

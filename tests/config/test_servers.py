@@ -108,7 +108,7 @@ class TestRealServers:
             "real_server 10.0.0.2 8080 {\nTCP_CHECK {\n}\n}\nreal_server 10.0.0.3 {\nTCP_CHECK {\n}\n}\n}\n"
         )
         loaded = loading(text)
-        assert codes(loaded) == [("warning", "unowned-address"), ("warning", "port-reset")]
+        assert codes(loaded) == [("warning", "port-reset")]
         first, second = loaded.config.virtual_servers[0].real_servers
         assert (first.port, first.checks[0].port) == (80, 8080)
         assert (second.port, second.checks[0].port) == (80, 80)
