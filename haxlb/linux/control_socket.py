@@ -25,6 +25,9 @@ UNREAD_LIMIT = 4 << 20
 IDLE_S = 60.0
 """A client that asks nothing for so long is let go."""
 WRITE_PATIENCE_S = 10.0
+LOOK_EVERY_S = 5.0
+"""A socket that somebody has deleted (a cleaner of temporary files) is made anew: else nothing could be asked or told
+until the next start."""
 _UCRED = struct.Struct("=iII")
 
 Command = Callable[[Request, Callable[[Step], None]], Awaitable[Answer]]
@@ -49,6 +52,7 @@ class ControlSocket:
         most_clients: int = MOST_CLIENTS,
         unread_limit: int = UNREAD_LIMIT,
         write_patience_s: float = WRITE_PATIENCE_S,
+        look_every_s: float = LOOK_EVERY_S,
     ) -> None:
         self._path = runtime_dir / NAME
         self._command = command
@@ -57,16 +61,25 @@ class ControlSocket:
         self._most_clients = most_clients
         self._unread_limit = unread_limit
         self._write_patience_s = write_patience_s
+        self._look_every_s = look_every_s
         self._server: asyncio.Server | None = None
+        self._identity: os.stat_result | None = None
+        """Of our socket's file."""
+        self._watch: asyncio.Task[None] | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> None:
         """Listen. The caller holds the instance lock: a socket that is there is a dead one's. Raises HostError."""
+        await self._listen()
+        self._watch = asyncio.get_running_loop().create_task(self._keep())
+
+    async def _listen(self) -> None:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         former = os.umask(0o177)
         try:
             self._path.unlink(missing_ok=True)
             listener.bind(str(self._path))
+            self._identity = self._path.lstat()
         except OSError as problem:
             listener.close()
             raise HostError(
@@ -77,8 +90,31 @@ class ControlSocket:
             os.umask(former)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=REQUEST_LIMIT)
 
+    async def _keep(self) -> None:
+        """Listen again where our file is gone; whoever is connected stays so."""
+        said = ""
+        while True:
+            await asyncio.sleep(self._look_every_s)
+            if self._path.exists() or self._path.is_symlink():
+                continue
+            former = self._server
+            try:
+                await self._listen()
+            except HostError as problem:
+                if str(problem) != said:
+                    said = str(problem)
+                    self._log("error", "control_socket_lost", reason=said)
+                continue
+            if former is not None:
+                former.close()
+            said = ""
+            self._log("warning", "control_socket_made_anew", path=str(self._path))
+
     async def close(self) -> None:
         """Take no more clients, and let those go that are there."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -87,8 +123,10 @@ class ControlSocket:
             with contextlib.suppress(OSError, TimeoutError):
                 await asyncio.wait_for(writer.drain(), 1.0)
             writer.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
+        # Not another daemon's, which has come to a runtime directory that was removed under us.
+        with contextlib.suppress(OSError):
+            if self._identity is not None and os.path.samestat(self._identity, self._path.lstat()):
+                self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(high=self._unread_limit)

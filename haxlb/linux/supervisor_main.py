@@ -34,6 +34,8 @@ from haxlb.model.facts import Fact
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
 """<linux/capability.h>; what the forwarder needs beyond them is said by its compiler."""
+_RELOADS_AT_ONCE = 2
+"""One under way and one that waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,9 @@ class Reloads:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def begin(self) -> None:
-        """Reload, after those that are under way."""
+        """Reload, after the one that is under way; the one that waits for that will read the file as it is then."""
+        if len(self._tasks) >= _RELOADS_AT_ONCE:
+            return
         task = asyncio.ensure_future(self._supervisor.command(Reload(), _nobody))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

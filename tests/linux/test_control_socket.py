@@ -289,3 +289,44 @@ def test_a_running_command_is_answered_when_the_daemon_stops(tmp_path):
         await client.close()
 
     asyncio.run(whole())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - the other side's work
+        await asyncio.sleep(0.005)
+
+
+def test_a_socket_that_somebody_deletes_is_made_anew(tmp_path):
+    path = tmp_path / "control.sock"
+
+    async def play(_daemon: Daemon, _path: Path) -> None:
+        before = await Client.connect(path)
+        path.unlink()
+        await until(path.exists)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        # The client of before is still served, and so is a new one.
+        for client in (before, await Client.connect(path)):
+            await client.say(encode(Show()))
+            assert (await client.hear()).message == "Show"
+            await client.close()
+
+    daemon = scene(tmp_path, play, look_every_s=0.01)
+    assert daemon.logged == ["control_socket_made_anew"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_removed_directory_is_said_once_and_what_another_daemon_puts_there_stays(tmp_path):
+    runtime = tmp_path / "run"
+    runtime.mkdir()
+
+    async def play(daemon: Daemon, _path: Path) -> None:
+        (runtime / "control.sock").unlink()
+        runtime.rmdir()
+        await until(lambda: daemon.logged)
+        await asyncio.sleep(0.1)
+        runtime.mkdir()
+        (runtime / "control.sock").touch()
+
+    daemon = scene(runtime, play, look_every_s=0.01)
+    assert daemon.logged == ["control_socket_lost"]
+    assert (runtime / "control.sock").exists()
