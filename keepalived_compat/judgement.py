@@ -122,7 +122,7 @@ class Judge:
         """The configuration's root section."""
         return self._section(root, ROOT, names_only=False)
 
-    def _section(self, body: Body, block: str, *, names_only: bool) -> Section:
+    def _section(self, body: Body, block: str, *, names_only: bool) -> Section:  # noqa: C901 - one loop, kept flat
         section = Section(block)
         if block == LINES:
             section.lines = [each.words for each in body.statements]
@@ -134,19 +134,25 @@ class Judge:
             return section
         rows = self._grammar[block]
         for statement in body.statements:
-            first = statement.words[0]
-            keyword = rows.get(first[0])
-            if keyword is not None and keyword.secret:
-                for word in statement.arguments:
-                    self._sources.hide(word.span)
-            if keyword is None or first.quoted:
+            keyword = rows.get(statement.words[0][0])
+            if keyword is None or statement.words[0].quoted:
+                if keyword is not None and keyword.secret:
+                    self._hide(statement)
                 self._complain_of_unknown(statement, block)
             elif names_only:
+                if keyword.secret:
+                    self._hide(statement)
                 if statement.body is not None and keyword.body is not None:
                     self._section(statement.body, keyword.body, names_only=True)
             else:
+                if keyword.secret:
+                    self._hide(statement)
                 self._use(statement, keyword, section)
         return section
+
+    def _hide(self, statement: Statement) -> None:
+        for word in statement.arguments:
+            self._sources.hide(word.span)
 
     def _use(self, statement: Statement, keyword: Keyword, section: Section) -> None:
         name = keyword.means or keyword.name
@@ -223,30 +229,31 @@ class Judge:
         return keyword is not None and keyword.body is not None
 
     def _entry(self, statement: Statement, keyword: Keyword, block: str) -> Entry | None:
-        try:
-            value = self._value(statement, keyword, block)
-        except Unusable as problem:
-            severity, code = keyword.bad, "bad-value"
-            if not statement.arguments:
-                severity, code = keyword.missing, "missing-argument"
-            taken = f"; the default counts: {keyword.default}" if keyword.default else ""
-            where = statement.words[min(1, len(statement.words) - 1)]
-            self._complaints.add(severity, code, where, f"{keyword.name}: {problem.message}{taken}", problem.hint)
-            if statement.body is not None and keyword.body is not None:
-                self._section(statement.body, keyword.body, names_only=True)
-            return None
+        value: object = plain_value(statement.words, keyword.argument)
+        if value is None:
+            try:
+                value = self._value(statement, keyword, block)
+            except Unusable as problem:
+                self._complain_of_value(statement, keyword, problem)
+                return None
         section = None
         if keyword.body is not None and statement.body is not None:
             section = self._section(statement.body, keyword.body, names_only=False)
         return Entry(keyword, tuple(statement.words), value, section)
 
-    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: C901, PLR0911 - a dispatch
+    def _complain_of_value(self, statement: Statement, keyword: Keyword, problem: Unusable) -> None:
+        severity, code = keyword.bad, "bad-value"
+        if not statement.arguments:
+            severity, code = keyword.missing, "missing-argument"
+        taken = f"; the default counts: {keyword.default}" if keyword.default else ""
+        where = statement.words[min(1, len(statement.words) - 1)]
+        self._complaints.add(severity, code, where, f"{keyword.name}: {problem.message}{taken}", problem.hint)
+        if statement.body is not None and keyword.body is not None:
+            self._section(statement.body, keyword.body, names_only=True)
+
+    def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: PLR0911 - a dispatch
         """The value of a statement's argument. Raises Unusable."""
         argument, given = keyword.argument, statement.words[1:]
-        if len(given) == 1:
-            plain = plain_value(given[0][0], argument)
-            if plain is not None:
-                return plain
         if argument.kind is Kind.WORDS:
             if not given and not argument.optional:
                 raise Unusable("its argument is missing")

@@ -53,10 +53,9 @@ _WORD = re.compile(
     r'|(?P<plain>(?:\$\{[^{}"]*\}|[^\s"{}])+)'
 )
 
-# A quote, a name, a sequence, a condition, an include, what a template engine left, a control character.
-_NOT_PLAIN = re.compile(r'["$~@]|\{\{|\{%|<%|include|[\x00-\x08\x0b-\x1f\x7f]')
+# A quote, a name, a sequence, a condition, an include, what a template engine left.
+_NOT_PLAIN = ('"', "$", "~", "@", "include", "{{", "{%", "<%")
 _PLAIN_WORD = re.compile(r"[^\s{}]+|[{}]")
-_COMMENT = re.compile(r"[#!]")
 _LONGEST_PLAIN = 255
 _new_word = tuple.__new__
 
@@ -85,11 +84,20 @@ def plain_pieces(text: str) -> Pieces | None:
     Nearly every line is such a one: to split it by a simpler expression, and only once when it stands in the file a
     thousand times, is what makes large files bearable.
     """
-    if len(text) > _LONGEST_PLAIN or not text.isascii() or _NOT_PLAIN.search(text) is not None:
+    if len(text) > _LONGEST_PLAIN or not text.isascii():
         return None
-    cut = _COMMENT.search(text)
-    bare = text if cut is None else text[: cut.start()]
-    return tuple((each[0], each.start() + 1, each.end() + 1) for each in _PLAIN_WORD.finditer(bare))
+    for sign in _NOT_PLAIN:
+        if sign in text:
+            return None
+    for sign in "#!":
+        if sign in text:
+            text = text[: text.index(sign)]
+    found, end = [], 0
+    for word in _PLAIN_WORD.findall(text):
+        start = text.index(word, end)
+        end = start + len(word)
+        found.append((word, start + 1, end + 1))
+    return tuple(found)
 
 
 def placed(pieces: Pieces, file: str, number: int) -> list[Word]:

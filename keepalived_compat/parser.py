@@ -61,9 +61,13 @@ class Parser:
         return self._root
 
     def _line(self, line: list[Word]) -> None:
+        texts = [each[0] for each in line]
+        if "{" not in texts and "}" not in texts:
+            self._statement(line, opens=False)
+            return
         start = 0
-        for index, (text, _, _, _, _, quoted) in enumerate(line):
-            if text not in _BRACES or quoted:
+        for index, text in enumerate(texts):
+            if text not in _BRACES or line[index].quoted:
                 continue
             if index > start:
                 self._statement(line[start:index], opens=text == "{")

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from keepalived_compat.grammar import Argument, Kind
 from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.source import Word
 
 SECOND_US = 1_000_000
 _LONGEST_NUMBER = 20
@@ -40,21 +41,33 @@ class Taken:
 _OCTETS = {str(each): each for each in range(256)}
 _SHORT = 9
 """Digits of a number that is surely below every bound of a machine word."""
+_LONG_PORT = 5
+"""Digits of a port that may be out of range."""
 
 
-def plain_value(text: str, argument: Argument) -> int | str | None:
-    """The value of an argument that is as it should be, None for all that need a closer look."""
-    kind = argument.kind
-    if kind is Kind.INTEGER or kind is Kind.SECONDS:
-        if not (text.isascii() and text.isdigit() and len(text) <= _SHORT):
-            return None
-        value = int(text)
-        if not argument.low <= value <= argument.high:
-            return None
-        return value if kind is Kind.INTEGER else value * SECOND_US
-    if kind is Kind.CHOICE:
-        return text if text in argument.choices else None
-    return text if kind is Kind.TEXT else None
+def plain_value(words: list[Word], argument: Argument) -> object:  # noqa: PLR0911 - a dispatch
+    """The value of a statement that is as it should be, None for all that need a closer look.
+
+    Nearly every statement is; this way costs a third of the other.
+    """
+    kind, count = argument.kind, len(words)
+    if count == 1:
+        return True if kind is Kind.FLAG else None
+    text = words[1][0]
+    if count == 2:  # noqa: PLR2004 - the keyword and its argument
+        if kind is Kind.INTEGER or kind is Kind.SECONDS:
+            value = int(text) if text.isdigit() and text.isascii() and len(text) <= _SHORT else -1
+            if not argument.low <= value <= argument.high or value < 0:
+                return None
+            return value if kind is Kind.INTEGER else value * SECOND_US
+        if kind is Kind.CHOICE:
+            return text if text in argument.choices else None
+        return text if kind is Kind.TEXT else None
+    if count == 3 and kind is Kind.ENDPOINT:  # noqa: PLR2004 - the keyword, an address and a port
+        number, quad = words[2][0], _dotted_quad(text)
+        if quad is not None and number.isdigit() and number.isascii() and len(number) < _LONG_PORT:
+            return quad, int(number) or None
+    return None
 
 
 def number(text: str, argument: Argument) -> Taken:
@@ -157,7 +170,7 @@ PORT = Argument(kind=Kind.INTEGER, low=0, high=65535, strict=True)
 
 def port(text: str) -> int | None:
     """A port, None for 0. Raises Unusable."""
-    if text.isascii() and text.isdigit() and len(text) < 5:  # noqa: PLR2004 - surely below 65536
+    if text.isascii() and text.isdigit() and len(text) < _LONG_PORT:
         return int(text) or None
     try:
         value = number(text, PORT).value

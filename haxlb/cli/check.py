@@ -8,6 +8,8 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,6 +107,18 @@ def check(
         _print(path, diagnostics, loaded)
     worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
     sys.exit(EXIT_CODES.get(worst, 0))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage is looked for: all that loading makes is kept, and to look for more would double its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:
