@@ -38,6 +38,8 @@ class Addresses:
         self._rtnetlink = rtnetlink
         self._index_of = index_of
         self._held: dict[Vip, None] = {}
+        self._put: dict[Vip, int] = {}
+        """On the interface of which index: one that is renamed still has the address."""
         self._encoded: dict[tuple[Vip, int, int], bytes] = {}
 
     @property
@@ -69,6 +71,8 @@ class Addresses:
         for vip in wanted:
             self._held.pop(vip, None)
         self._change(wanted, RTM_DELADDR)
+        for vip in wanted:
+            self._put.pop(vip, None)
 
     def renew(self) -> None:
         """Extend the lifetime of every VIP held, and put back those that somebody took off. Raises HostError."""
@@ -80,9 +84,13 @@ class Addresses:
         requests: list[bytes] = []
         for vip in vips:
             index = self._index_of(vip.interface)
+            if kind == RTM_DELADDR and index is None:
+                index = self._put.get(vip)
             if index is None:
                 problems.append((vip, errno.ENODEV))
             else:
+                if kind == RTM_NEWADDR:
+                    self._put[vip] = index
                 chosen.append(vip)
                 requests.append(self._request(vip, index, kind))
         try:

@@ -337,6 +337,16 @@ def test_an_interface_that_vanishes_and_comes_back_under_another_index(pair: Pai
         one.becomes(Role.FAULT, start=start)
 
 
+def test_an_interface_that_is_renamed_does_not_keep_the_vip(pair: Pair) -> None:
+    one, _ = elect(pair)
+    one.host.run("ip", "link", "set", "eth0", "name", "wan0")
+    assert one.becomes(Role.FAULT).reason == "eth0 is down"
+    assert addresses(pair.d1, "wan0") == {ONE}
+    one.host.run("ip", "link", "set", "wan0", "name", "eth0")
+    one.becomes(Role.MASTER, start=len(one.messages))
+    eventually(lambda: holders(pair) == ["d1"], "the VIP is back")
+
+
 def test_a_new_mac_is_announced_and_new_frames_are_asked_for(pair: Pair) -> None:
     one = pair.speaker(pair.d1, FAST)
     one.becomes(Role.MASTER)
