@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from haxlb import __version__
+from haxlb.cli.explain_config import explain, explain_json
 from haxlb.config import Loaded, load
 from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.linux.networks import connected_networks
@@ -64,6 +66,7 @@ that warnings, which it does not tell from errors, are no failure here."""
 )
 @click.option("--json", "as_object", is_flag=True, help="The same as --format json.")
 @click.option("--no-interfaces", is_flag=True, help="Do not look at the interfaces and networks of this host.")
+@click.option("--explain", "explained", is_flag=True, help="Say what it means, too; not with --format sarif.")
 @click.pass_context
 def check(
     context: click.Context,
@@ -74,6 +77,7 @@ def check(
     *,
     as_object: bool,
     no_interfaces: bool,
+    explained: bool,
 ) -> None:
     """Say everything that is wrong with a configuration, with file, line, column and a hint.
 
@@ -85,6 +89,8 @@ def check(
     """
     if context.get_parameter_source("settings") is ParameterSource.COMMANDLINE and not settings.exists():
         raise click.BadParameter(f"there is no file {click.format_filename(settings)}", param_hint="--settings")
+    if explained and form == "sarif":
+        raise click.BadParameter("SARIF has no place for an explanation", param_hint="--explain")
     # All that this short process makes lives until its end: looking for garbage would only double its time.
     gc.disable()
     interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
@@ -98,13 +104,18 @@ def check(
     )
     diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)
     if as_object or form == "json":
-        click.echo(json.dumps({"schema": SCHEMA, "diagnostics": as_json(diagnostics)}, indent=2))
+        document: dict[str, Any] = {"schema": SCHEMA, "diagnostics": as_json(diagnostics)}
+        if explained:
+            document["explanation"] = explain_json(loaded)
+        click.echo(json.dumps(document, indent=2))
     elif form == "sarif":
         from keepalived_compat.sarif import as_sarif
 
         click.echo(json.dumps(as_sarif(diagnostics, tool="haxlb check", version=__version__), indent=2))
     else:
         _print(path, diagnostics, loaded)
+        if explained:
+            click.echo(f"\n{explain(loaded)}")
     worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
     sys.exit(EXIT_CODES.get(worst, 0))
 

@@ -118,9 +118,9 @@ def _new_instance(former: VrrpInstance | None, instance: VrrpInstance) -> Conseq
             name=instance.name,
             fate=Fate.ADDED,
             reason=f"virtual_router_id {instance.vrid} on {instance.interface} is new",
-            effects=(_begins(instance),),
+            effects=(begins(instance),),
         )
-    effects = [f"the former one ends: {_ends(former)}", f"the new one begins: {_begins(instance)}"]
+    effects = [f"the former one ends: {_ends(former)}", f"the new one begins: {begins(instance)}"]
     if {place(vip) for vip in former.vips} & {place(vip) for vip in instance.vips}:
         effects.append("the addresses of both are off here until it is MASTER")
     if former.vrid != instance.vrid:
@@ -134,7 +134,8 @@ def _new_instance(former: VrrpInstance | None, instance: VrrpInstance) -> Conseq
     )
 
 
-def _begins(instance: VrrpInstance) -> str:
+def begins(instance: VrrpInstance) -> str:
+    """What an instance does at its start."""
     interval = instance.advert_interval_us
     if instance.priority == OWNER_PRIORITY:
         return "it is MASTER at once, being the addresses' owner (priority 255)"

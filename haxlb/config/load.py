@@ -17,7 +17,7 @@ from haxlb.config.crosscheck import (
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.defaults import read_defaults
 from haxlb.config.instances import InstanceReader, PlacedInstance
-from haxlb.config.servers import VirtualServerReader
+from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.config.tracking import read_tracking
 from haxlb.model.errors import ConfigError
@@ -40,6 +40,10 @@ class Loaded:
     """The lines behind the complaints."""
     written: Section
     """What the file says itself, without defaults."""
+    instances: tuple[PlacedInstance, ...]
+    """Those of the configuration, with what their blocks say."""
+    servers: tuple[PlacedServer, ...]
+    """Likewise."""
 
 
 def load(
@@ -61,7 +65,7 @@ def load(
     """
     reading = read(path, config_id=config_id or node, reader=reader)
     complaints = reading.complaints
-    config = _node_config(reading, node, interfaces, networks)
+    config, instances, servers = _node_config(reading, node, interfaces, networks)
     if settings is not None:
         given = read_settings(
             settings, complaints=complaints, sources=reading.sources, interfaces=interfaces, reader=reader
@@ -75,6 +79,8 @@ def load(
         diagnostics=diagnostics,
         sources=reading.sources,
         written=reading.root,
+        instances=tuple(instances),
+        servers=tuple(servers),
     )
 
 
@@ -108,7 +114,7 @@ def refusal(loaded: Loaded) -> ConfigError:
 
 def _node_config(
     reading: Reading, node: str, interfaces: frozenset[str] | None, networks: tuple[IPv4Network, ...]
-) -> NodeConfig:
+) -> tuple[NodeConfig, list[PlacedInstance], list[PlacedServer]]:
     root, tree, complaints = reading.root, reading.tree, reading.complaints
     defs = [each.section for each in root.all("global_defs") if each.section is not None]
     defaults = read_defaults(root, complaints)
@@ -128,13 +134,14 @@ def _node_config(
     check_ownership(servers, instances, tree, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
-    return NodeConfig(
+    config = NodeConfig(
         node=names[-1] if names else node,
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
         track_scripts=tracking.scripts,
         tracked=tracking.others,
     )
+    return config, instances, servers
 
 
 def _is_director(

@@ -29,6 +29,8 @@ class PlacedServer:
 
     virtual_server: VirtualServer
     head: Span
+    section: Section
+    """What its block says."""
     targets: tuple[tuple[IPv4Address, Span], ...] = ()
     """The addresses that packets are forwarded to."""
 
@@ -69,6 +71,7 @@ class VirtualServerReader:
         self._complain_of_slow_probes(servers)
         return PlacedServer(
             head=self._head_span(),
+            section=section,
             targets=tuple(self._targets(servers, sorry)),
             virtual_server=VirtualServer(
                 endpoint=Endpoint(address=address, port=number, protocol=protocol),

@@ -1,0 +1,61 @@
+"""What a configuration means: effective values with their origin, and sentences with figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from haxlb.config.load import Loaded
+from haxlb.config.meaning_instance import instance_sentences, instance_values
+from haxlb.config.meaning_server import probing, server_sentences, server_values
+from haxlb.config.meaning_value import Value, origin
+from haxlb.model.node import NodeConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """One block, or the whole."""
+
+    kind: str
+    """node, vrrp_instance or virtual_server."""
+    name: str
+    values: tuple[Value, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+def meaning(loaded: Loaded) -> tuple[Meaning, ...]:
+    """What is used of a configuration, explained; empty when it cannot be used."""
+    return () if loaded.config is None else tuple(_meanings(loaded, loaded.config))
+
+
+def _meanings(loaded: Loaded, config: NodeConfig) -> Iterator[Meaning]:
+    name = Value(
+        name="router_id",
+        text=config.node,
+        origin=origin("router_id", *(each.section for each in loaded.written.all("global_defs"))),
+    )
+    yield Meaning(kind="node", name=config.node, values=(name,), sentences=tuple(_node(config)))
+    for placed in loaded.instances:
+        yield Meaning(
+            kind="vrrp_instance",
+            name=placed.instance.name,
+            values=tuple(instance_values(placed, loaded.written)),
+            sentences=tuple(instance_sentences(placed.instance, config)),
+        )
+    owners = {vip.address: each.name for each in config.instances for vip in each.vips}
+    for each in loaded.servers:
+        yield Meaning(
+            kind="virtual_server",
+            name=str(each.virtual_server.endpoint),
+            values=tuple(server_values(each)),
+            sentences=tuple(server_sentences(each, owners)),
+        )
+
+
+def _node(config: NodeConfig) -> Iterator[str]:
+    if config.virtual_servers:
+        where = " ".join(config.forwarding_interfaces)
+        yield f"packets are forwarded on {where or 'no interface: name some in haxlb.yml'}, whoever is MASTER"
+        yield probing(config.virtual_servers)
+    if not config.instances and not config.virtual_servers:
+        yield "it does nothing: there is no instance and no virtual server that can be used"
