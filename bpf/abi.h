@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Shapes that the forwarder shares with user space. haxlb/forwarding/layout.py says the same in Python; a test
- * compiles this file and compares. Any change here is a new ABI_VERSION, and with it a new directory of pins.
+ * compiles this file and compares. Any change here or in maps.h is another SHAPES_DIGEST there, and with it a new
+ * directory of pins; a change of meaning alone (of `mix`, say) is a new ABI_VERSION.
  *
  * Whatever a packet may read while user space writes it changes in ONE byte: a record keeps the old and the new part
  * side by side, and a bit of that byte says which of the two is in force.

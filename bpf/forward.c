@@ -180,14 +180,18 @@ int haxlb_forward(struct xdp_md *context)
 	flow = flow_find(bucket, key);
 	if (flow) {
 		value = READ_ONCE(flow->value);
+		/* The key once more: the way may have been given to another flow meanwhile, and the value with it. */
+		if (READ_ONCE(flow->key) != key)
+			flow = NULL;
+	}
+	if (flow) {
 		choice.index = FLOW_BACKEND(value);
 		choice.backend = element(MAP(backends), choice.index);
 		if (!choice.backend)
 			return pass(REASON_NO_SERVICE);
 		choice.identity = identity_of(choice.backend);
-		/* The key once more: the way may have been given to another flow between the two reads. */
 		known = IDENTITY_SERVER(choice.identity) == IDENTITY(service, FLOW_INCARNATION(value)) &&
-			FLOW_STATE(value) > FLOW_CLAIMED && READ_ONCE(flow->key) == key;
+			FLOW_STATE(value) > FLOW_CLAIMED;
 		if (known && choice.identity & BACKEND_ALIVE && flow_goes_on(&packet, value, now)) {
 			const struct next_hop *hop = hop_of(choice.backend, choice.identity);
 

@@ -6,8 +6,11 @@
 #include "flow.h"
 #include "maps.h"
 
-/* A ring is exchanged under us at worst once between two reads of `select`. */
-#define PICK_ATTEMPTS 2
+/*
+ * Slots to look at. A ring is exchanged under us at worst once between two reads of `select`; and a server dies at
+ * once, while the ring without it takes the writer some milliseconds.
+ */
+#define PICK_ATTEMPTS 8
 
 struct choice {
 	struct backend *backend;
@@ -59,9 +62,9 @@ static __always_inline int pick(__u32 index, struct service *service, const stru
 			if (in_turn && cursor)
 				slot = __sync_fetch_and_add(cursor, 1) % length;
 			else /* the whole flow: with its address alone one busy NAT would weigh on one server */
-				slot = ring_hash(packet, HALF_HASH_PORT) % length;
+				slot = (ring_hash(packet, HALF_HASH_PORT) % length + attempt) % length;
 		} else {
-			slot = ring_hash(packet, half->flags) % length;
+			slot = (ring_hash(packet, half->flags) % length + attempt) % length;
 		}
 		slots = element(MAP(rings), (index * 2 + which) * RING_ELEMENTS + slot / RING_SLOTS_PER_ELEMENT);
 		if (!slots)

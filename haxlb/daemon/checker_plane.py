@@ -152,6 +152,8 @@ class DataPlane:
         try:
             self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
         except HostError as refusal:
+            # The tables may be new ones, made where somebody had removed ours: never attach before they are full.
+            self._applied = None
             return [str(refusal)]
         if self._attached is not None and (self._swapping or self._attached.program != wanted.program):
             self.swaps += 1

@@ -5,9 +5,11 @@ A test compiles abi.h and compares sizes, offsets and constants with this module
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from hashlib import blake2b
 from ipaddress import IPv4Address
 from typing import Final, Self
 
@@ -15,6 +17,11 @@ from haxlb.forwarding.wanted import NextHop, Tally
 from haxlb.model.addresses import Endpoint, Protocol
 
 ABI_VERSION: Final = 1
+SHAPES_DIGEST: Final = "67f1d161"
+"""`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
+ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
+"""Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
+it finds on disk: haxlb may have been exchanged under it."""
 
 RING_SLOTS: Final = 16384
 RING_SLOTS_PER_ELEMENT: Final = 32
@@ -136,6 +143,12 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("backend_tallies", percpu, index, _TALLY.size, sizes.backends),
         shape("verdicts", percpu, index, VERDICTS.size, 1),
     )
+
+
+def shapes_digest(*sources: str) -> str:
+    """Eight hex digits of C sources, comments and white space aside."""
+    code = (re.sub(r"/\*.*?\*/|//[^\n]*", " ", source, flags=re.DOTALL) for source in sources)
+    return blake2b(" ".join(" ".join(code).split()).encode(), digest_size=4).hexdigest()
 
 
 def ring_element(service: int, half: int) -> int:

@@ -125,6 +125,32 @@ def plan(wanted: WantedTable, actual: Actual) -> Plan:
     return planner.result()
 
 
+def deaths(wanted: WantedTable, actual: Actual) -> Plan:
+    """The first writes of a change: one byte each takes the life of servers that shall get no packets.
+
+    `plan` needs some milliseconds for a ring without them, during which their flows can move already and new ones pass
+    over their slots. Servers of services that keep no other stay: until the ring says what comes instead, nothing is
+    better than they are.
+    """
+    backends = dict(actual.backends)
+    index_of = {record.identity: index for index, record in backends.items()}
+    steps: list[Step] = []
+    for service in wanted.services:
+        at = actual.endpoints.get(service.endpoint)
+        if at is None:
+            continue
+        known = [(server, index_of.get((at, server.address, server.port))) for server in service.servers]
+        living = [(server, index) for server, index in known if index is not None and backends[index].alive]
+        if not any(_gets_packets(server) and server.weight and backends[index].weight for server, index in living):
+            continue
+        for server, index in living:
+            if not _gets_packets(server):
+                record = replace(backends[index], state=backends[index].state & ~BACKEND_ALIVE)
+                backends[index] = record
+                steps.append(Write(map="backends", key=INDEX.pack(index), value=record.pack()))
+    return Plan(steps=tuple(steps), after=replace(actual, backends=backends))
+
+
 def ring_content(recipe: Recipe) -> bytes:
     """Whole elements of backend indices; empty when there is no server."""
     weights = [weight for _, weight, _ in recipe.servers]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from haxlb.daemon.messages import GarpFrame
-from haxlb.forwarding.layout import ABI_VERSION, Sizes
+from haxlb.forwarding.layout import ABI, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.short_lived import communicate
@@ -27,10 +27,10 @@ _ARPHRD_ETHER = 1
 
 
 class Builder:
-    """Builds into `<runtime>/bpf/<abi version>`."""
+    """Builds into `<runtime>/bpf/<ABI>`."""
 
     def __init__(self, runtime_dir: Path) -> None:
-        self.directory = runtime_dir / "bpf" / str(ABI_VERSION)
+        self.directory = runtime_dir / "bpf" / ABI
 
     async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
         """Gratuitous ARP frames for all VIPs whose interfaces have an Ethernet address. Raises HostError."""

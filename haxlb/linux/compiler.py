@@ -1,7 +1,7 @@
 """The short-lived process that builds the forwarder: bcc compiles, the kernel verifies, the result is pinned.
 
 Run by the system's Python, which alone sees Debian's python3-bpfcc:
-`/usr/bin/python3 -m haxlb.linux.compiler --directory /run/haxlb/bpf/1`. Prints one JSON object, `{"program": path}`
+`/usr/bin/python3 -m haxlb.linux.compiler --directory /run/haxlb/bpf/ABI`. Prints one JSON object, `{"program": path}`
 or `{"problem": …, "remedy": …, "code": exit code}`, and exits with 0 or 1. bcc is the compiler and nothing else
 (ADR 2): maps are made by haxlb.linux.maps and the program is loaded by haxlb.linux.bpf. Standard library and bcc only.
 """
@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Final
 
 import haxlb
-from haxlb.forwarding.layout import Sizes
+from haxlb.forwarding.layout import SHAPES_DIGEST, Sizes, shapes_digest
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import ensure_bpffs
-from haxlb.linux.maps import Maps
+from haxlb.linux.maps import Maps, verify_version
 from haxlb.model.errors import HaxlbError, HostError
 
 _FUNCTION: Final = "haxlb_forward"
@@ -36,6 +36,9 @@ _ERROR_LINES: Final = 4
 
 def build(directory: Path, sizes: Sizes, name: str) -> Path:
     """Make what is missing in `directory`, compile and pin the program; return its pin. Raises HostError."""
+    # The daemon that names the directory may be older than what is on disk.
+    verify_version(directory)
+    _verify_sources(sources())
     ensure_bpffs(directory.parent)
     directory.mkdir(exist_ok=True)
     (directory / "links").mkdir(exist_ok=True)
@@ -57,6 +60,19 @@ def sources() -> Path:
         if (place / "forward.c").is_file():
             return place
     raise HostError("bpf/forward.c is missing", remedy="install haxlb anew")
+
+
+def _verify_sources(place: Path) -> None:
+    """Refuse C whose shapes are not those of haxlb.forwarding.layout: an installation that is half exchanged."""
+    try:
+        found = shapes_digest(*((place / name).read_text(encoding="utf-8") for name in ("abi.h", "maps.h")))
+    except OSError as problem:
+        raise HostError(f"cannot read {place}: {problem.strerror}", remedy="install haxlb anew") from problem
+    if found != SHAPES_DIGEST:
+        raise HostError(
+            f"the forwarder's source in {place} and the rest of haxlb are of different versions",
+            remedy="install haxlb anew, or wait for its installation to end",
+        )
 
 
 def _compile(maps: Maps) -> bytes:

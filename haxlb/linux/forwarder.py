@@ -18,7 +18,7 @@ from typing import Final
 
 from haxlb.forwarding import layout
 from haxlb.forwarding.layout import BackendRecord, ServiceRecord
-from haxlb.forwarding.plan import Actual, Delete, Write, WriteRing, plan
+from haxlb.forwarding.plan import Actual, Delete, Plan, Write, WriteRing, deaths, plan
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
@@ -49,7 +49,6 @@ class Forwarder:
         self._log = log
         self._maps = Maps.open(directory)
         self._actual: Actual | None = None
-        self._rings_are_quiet = False
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
@@ -57,12 +56,20 @@ class Forwarder:
 
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
-        if self._actual is None:
-            self._actual = self._read()
-        self._note_own_macs(int(pin.name) for pin in self._links())
-        planned = plan(wanted, self._actual)
+        actual = self._read() if self._actual is None else self._actual
         # Until all steps are done what the maps say is known to the maps alone.
         self._actual = None
+        dying = deaths(wanted, actual)
+        self._carry_out(dying)
+        self._note_own_macs(int(pin.name) for pin in self._links())
+        planned = plan(wanted, dying.after)
+        if planned.steps:
+            # What is not in force was, before the last change: a packet of that time may still be reading it.
+            _wait_for_packets()
+            self._carry_out(planned)
+        self._actual = planned.after
+
+    def _carry_out(self, planned: Plan) -> None:
         for step in planned.steps:
             match step:
                 case Write():
@@ -71,14 +78,8 @@ class Forwarder:
                     bpf.map_delete(self._maps.fds[step.map], step.key)
                 case WriteRing():
                     self._write_ring(step)
-        if planned.steps:
-            self._rings_are_quiet = False
-        self._actual = planned.after
 
     def _write_ring(self, step: WriteRing) -> None:
-        if not self._rings_are_quiet:
-            _wait_for_packets()
-            self._rings_are_quiet = True
         first, count = layout.ring_element(step.service, step.half), len(step.content) // _ELEMENT_BYTES
         keys = b"".join(layout.INDEX.pack(first + element) for element in range(count))
         bpf.map_update_batch(self._maps.fds["rings"], keys, step.content, count)
@@ -137,11 +138,18 @@ class Forwarder:
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
         """Attach the pinned program to each interface, or swap it in where a link of ours is already there.
 
-        `mode` is auto, native or generic. Interfaces that are no longer named are detached. Raises HostError; the
-        interfaces before the one that failed then carry the new program.
+        `mode` is auto, native or generic. Interfaces that are no longer named are detached, and what another version of
+        haxlb has pinned beside this one's is removed. Raises HostError; the interfaces before the one that failed then
+        carry the new program.
         """
         indices = {interface: xdp.interface_index(interface) for interface in interfaces}
         with closing(bpf.obj_get(Path(program))) as fd:
+            if set(bpf.program_info(fd).map_ids) != self._maps.ids():
+                # It would find no service, or those of the past, and nobody would write its tables.
+                raise HostError(
+                    f"the program {program} reads other tables than this process writes: it is not attached",
+                    remedy="`haxlb swap` builds one on the tables that are pinned; else restart haxlb",
+                )
             # The MACs first: a program that does not know its own passes everything.
             self._note_own_macs(indices.values())
             for interface, index in indices.items():
@@ -151,7 +159,17 @@ class Forwarder:
                 self._log("info", "program_detached", {"interface_index": pin.name})
                 pin.unlink()
                 bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
+        self._remove_other_versions()
         return self.links()
+
+    def _remove_other_versions(self) -> None:
+        """Their links are ours by now, or lead nowhere; their tables are memory for nothing."""
+        for links in sorted(self._directory.parent.glob("*/links")):
+            version = links.parent
+            if version != self._directory:
+                for pin in (*links.iterdir(), links, *(each for each in version.iterdir() if each != links), version):
+                    pin.rmdir() if pin.is_dir() else pin.unlink()
+                self._log("info", "former_version_removed", {"directory": str(version)})
 
     def _attach(self, program: int, interface: str, index: int, mode: str) -> None:
         link = self._adopt(index)

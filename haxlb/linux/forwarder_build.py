@@ -28,7 +28,7 @@ async def compile_forwarder(
     flow_buckets_log2: int = Sizes().flow_buckets_log2,
     python: str = PYTHON,
 ) -> str:
-    """Make maps and program in `directory` (<runtime>/bpf/<abi version>); return the path of the pinned program.
+    """Make maps and program in `directory` (<runtime>/bpf/<layout.ABI>); return the path of the pinned program.
 
     Takes about half a second and 130 MB while it lasts. Raises HostError, NotPermitted.
     """

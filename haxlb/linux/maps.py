@@ -1,7 +1,8 @@
 """The forwarder's maps, pinned in one directory: made, opened, verified.
 
 A pin says nothing of a map's shape, and the kernel checks nothing when one is opened: whoever writes 64-byte records
-into a map of another version would corrupt it silently. So every map is compared with layout.shapes.
+into a map of another version would corrupt it silently. So every map is compared with layout.shapes, and the directory
+is named by layout.ABI: the same sizes need not mean the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
-from haxlb.forwarding.layout import MapShape, Sizes, shapes
+from haxlb.forwarding.layout import ABI, MapShape, Sizes, shapes
 from haxlb.linux import bpf
 from haxlb.model.errors import HostError
 
@@ -44,6 +45,7 @@ class Maps:
         Existing tables that are larger than asked for are kept. Raises HostError where one is smaller, or is no map
         of ours.
         """
+        verify_version(directory)
         existing = _pinned(directory, [shape.name for shape in shapes(sizes)])
         try:
             sizes = _at_least(sizes, existing)
@@ -64,6 +66,7 @@ class Maps:
     @classmethod
     def open(cls, directory: Path) -> Self:
         """Open the maps that are pinned in `directory`, as large as they are. Raises HostError."""
+        verify_version(directory)
         names = [shape.name for shape in shapes(Sizes())]
         for name in names:
             if not (directory / name).exists():
@@ -85,6 +88,10 @@ class Maps:
         """Close the descriptors; the pins keep the maps."""
         _close(self.fds)
 
+    def ids(self) -> set[int]:
+        """The kernel's numbers of these maps."""
+        return {bpf.map_info(fd).id for fd in self.fds.values()}
+
     def shape(self, name: str) -> MapShape:
         """Shape of a map."""
         return self._shapes[name]
@@ -99,6 +106,15 @@ class Maps:
         """Write a value of a map; the same one for every CPU of a per-CPU map."""
         copies = possible_cpus() if self._shapes[name].kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1
         bpf.map_update(self.fds[name], key, value * copies)
+
+
+def verify_version(directory: Path) -> None:
+    """Raises HostError where `directory` holds, or shall hold, the maps of a haxlb with another ABI than this one."""
+    if directory.name != ABI:
+        raise HostError(
+            f"{directory} is of another version of haxlb than the one installed, whose tables are {ABI}",
+            remedy="restart haxlb: it moves to new tables; what is attached forwards meanwhile",
+        )
 
 
 @cache

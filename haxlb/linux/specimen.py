@@ -75,7 +75,7 @@ def table(scheduler: Scheduler) -> WantedTable:
 def specimen(wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2) -> Iterator[Specimen]:
     """A forwarder in a bpffs of its own, which goes with it. Raises HostError."""
     with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
-        directory = Path(runtime) / "bpf" / str(layout.ABI_VERSION)
+        directory = Path(runtime) / "bpf" / layout.ABI
         try:
             path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2))
             with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:

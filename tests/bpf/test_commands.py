@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from haxlb.forwarding import layout
 from haxlb.linux import bpf
 from haxlb.linux.bpffs import ensure_bpffs, is_bpffs, unmount
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -86,9 +87,9 @@ def test_a_name_that_bpffs_does_not_take(bpffs: Path) -> None:
     assert "no dot in a name: ours.new" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["bench", "pin", "bpf/1/ours"], ["detach", "--runtime-dir", "."]])
+@pytest.mark.parametrize("words", [["bench", "pin", f"bpf/{layout.ABI}/ours"], ["detach", "--runtime-dir", "."]])
 def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[str]) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
     command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", HAXLB, *words]
     try:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
@@ -100,7 +101,7 @@ def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[s
 
 
 def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
     for name in ("haxlb.pid", "control.sock", "verdicts.json"):
         (tmp_path / name).touch()
     done = haxlb("detach", "--runtime-dir", tmp_path)
@@ -115,23 +116,23 @@ def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
 
 
 def test_detach_does_not_disturb_a_daemon_that_is_starting(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
     lock = InstanceLock(tmp_path)
     done = haxlb("detach", "--runtime-dir", tmp_path)
     assert done.returncode == 71
     assert f"another haxlb (pid {os.getpid()})" in done.stderr
-    assert (tmp_path / "bpf" / "1" / "flows").exists()
+    assert (tmp_path / "bpf" / layout.ABI / "flows").exists()
     lock.release()
     tear_down(tmp_path)
 
 
 def test_detach_leaves_a_running_daemons_data_plane_alone(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / "1"))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as daemon:
         daemon.bind(str(tmp_path / "control.sock"))
         daemon.listen()
         done = haxlb("detach", "--runtime-dir", tmp_path)
     assert done.returncode == 71
     assert "haxlb is running" in done.stderr
-    assert (tmp_path / "bpf" / "1" / "flows").exists()
+    assert (tmp_path / "bpf" / layout.ABI / "flows").exists()
     tear_down(tmp_path)

@@ -37,7 +37,7 @@ sys.exit(compiler.main(sys.argv[2:]))
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "bpf" / str(layout.ABI_VERSION)
+    yield tmp_path / "bpf" / layout.ABI
     tear_down(tmp_path)
 
 
@@ -123,10 +123,41 @@ def test_a_map_of_another_shape_is_not_written_into(directory: Path) -> None:
         assert "haxlb detach" in caught.value.remedy
 
 
+def test_the_directory_of_a_daemon_of_another_version_is_left_as_it_is(directory: Path) -> None:
+    """haxlb was upgraded on disk while an older one runs: the tables that it writes mean something else."""
+    former = directory.with_name("1-former")
+    for attempt in (lambda: build(former), lambda: Maps.open(former)):
+        with pytest.raises(HostError, match="another version of haxlb than the one installed") as caught:
+            attempt()
+        assert "restart haxlb" in caught.value.remedy
+    assert not former.exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "former", "now"),
+    [
+        ("abi.h", "REASON_NEW_FLOW, ", "REASON_MOVED_FLOW_, "),
+        ("abi.h", "#define BACKEND_ALIVE 0x01", "#define BACKEND_ALIVE 0x08"),
+        ("maps.h", "MAP_OF(verdicts, PERCPU_ARRAY", "MAP_OF(verdicts, ARRAY"),
+    ],
+)
+def test_source_with_shapes_of_another_version_is_refused(
+    directory: Path, altered: Path, header: str, former: str, now: str
+) -> None:
+    """An installation that is half exchanged: the C is new, the Python is not."""
+    text = (altered / header).read_text()
+    assert former in text
+    (altered / header).write_text(text.replace(former, now))
+    answer = build_altered(altered, directory)
+    assert "of different versions" in answer["problem"]
+    assert "install haxlb anew" in answer["remedy"]
+    assert not directory.exists()
+
+
 def test_maps_that_are_not_there(directory: Path) -> None:
     with pytest.raises(HostError, match="no endpoints in") as caught:
         Maps.open(directory)
-    assert "restart haxlb" in caught.value.remedy
+    assert "haxlb swap" in caught.value.remedy
 
 
 def test_a_python_without_bcc(directory: Path) -> None:
@@ -147,7 +178,7 @@ def test_a_python_that_says_something_else(directory: Path) -> None:
 
 def test_without_capabilities(tmp_path: Path) -> None:
     command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", PYTHON, "-m", "haxlb.linux.compiler"]
-    answer = say(*command, "--directory", tmp_path / "bpf" / "1")
+    answer = say(*command, "--directory", tmp_path / "bpf" / layout.ABI)
     assert answer["problem"].startswith("cannot mount a bpffs at ")
     assert "as root" in answer["remedy"]
     assert answer["code"] == NotPermitted.exit_code
@@ -155,7 +186,7 @@ def test_without_capabilities(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made() -> None:
     with pytest.raises(HostError, match="cannot make /proc/haxlb"):
-        build(Path("/proc/haxlb/bpf/1"))
+        build(Path("/proc/haxlb/bpf") / layout.ABI)
 
 
 def test_source_that_does_not_compile_is_said_in_one_line(directory: Path, altered: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ class Director:
     def __init__(self, wire: Wire, runtime: Path) -> None:
         self.wire = wire
         self.runtime = runtime
-        self.directory = runtime / "bpf" / str(layout.ABI_VERSION)
+        self.directory = runtime / "bpf" / layout.ABI
         self.log: list[tuple[str, str]] = []
         self.program = self.build()
         self.forwarder = Forwarder(self.directory, lambda level, event, _: self.log.append((level, event)))
@@ -166,16 +165,45 @@ def test_a_changed_mac_of_an_interface_is_learned_with_the_next_table(director: 
     assert bpf.map_lookup(director.forwarder._maps.fds["interfaces"], near, 8) == b"\x02\0\0\0\0\x77\0\0"
 
 
-def test_a_link_of_another_version_is_taken_over_without_a_gap(director: Director) -> None:
+def other_version(director: Director) -> Path:
+    """What the haxlb before this one has left: its links and its tables."""
+    former = director.directory.with_name("0-former")
+    (former / "links").mkdir(parents=True)
+    for pin in (director.directory / "links").iterdir():
+        pin.rename(former / "links" / pin.name)
+    table = bpf.map_create(bpf.MAP_TYPE_ARRAY, 4, 8, 1, name="flows")
+    bpf.obj_pin(table, former / "flows")
+    os.close(table)
+    return former
+
+
+def test_links_of_another_version_are_taken_over_without_a_gap_and_its_tables_removed(director: Director) -> None:
+    director.wire.ip("link add other type veth peer name other-far")
+    director.attach("near", "other")
+    before = director.wire.attachment("near")
+    former = other_version(director)
+    director.build()
+    (link,) = director.attach("near")
+    assert link.interface == "near"
+    assert director.wire.attachment("near").program_id not in (0, before.program_id)
+    # What this configuration has no program on must not go on with tables that nobody writes.
+    assert director.wire.attachment("other").mode == "none"
+    assert not former.exists()
+    assert director.log.count(("info", "former_version_removed")) == 1
+
+
+def test_a_program_on_other_tables_is_not_attached(director: Director) -> None:
+    """Somebody removed the pins under a checker at work, and `haxlb swap` built new tables: they are empty."""
     director.attach("near")
     before = director.wire.attachment("near")
-    later = director.runtime / "bpf" / "later"
-    program = asyncio.run(compile_forwarder(later))
-    with contextlib.closing(Forwarder(later)) as successor:
-        director.wire.inside(lambda: successor.attach(program, ("near",), "auto"))
-        assert [link.interface for link in director.wire.inside(successor.links)] == ["near"]
-    assert director.wire.attachment("near").program_id not in (0, before.program_id)
-    assert director.links() == ()
+    for pin in director.directory.iterdir():
+        if not pin.is_dir():
+            pin.unlink()
+    director.program = director.build()
+    with pytest.raises(HostError, match="reads other tables than this process writes") as caught:
+        director.attach("near")
+    assert "haxlb swap" in caught.value.remedy
+    assert director.wire.attachment("near") == before
 
 
 def test_teardown_leaves_nothing(director: Director) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from haxlb.forwarding import layout
 from haxlb.forwarding.layout import INDEX, BackendRecord, Half, ServiceRecord, Sizes
-from haxlb.forwarding.plan import Actual, Delete, Step, Write, WriteRing, plan
+from haxlb.forwarding.plan import Actual, Delete, Step, Write, WriteRing, deaths, plan
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.errors import HostError
@@ -128,6 +128,49 @@ def test_a_dead_server_leaves_the_ring_before_it_dies(gone: object) -> None:
     assert kinds == ["services", "WriteRing", "services", "backends"]
     assert maps.shares() == {"10.0.0.2": 1}
     assert not maps.backends()[maps.index_of(1)].alive
+
+
+@pytest.mark.parametrize("gone", [server(1, alive=False), unreachable(1)])
+def test_a_server_dies_by_one_byte_before_a_ring_is_computed(gone: object) -> None:
+    maps = Maps()
+    maps.apply(table(server(1), server(2)))
+    index, wanted = maps.index_of(1), table(gone, server(2))
+    before = maps.backends()[index].pack()
+    early = deaths(wanted, maps.actual)
+    (step,) = early.steps
+    assert isinstance(step, Write)
+    assert (step.map, step.key) == ("backends", INDEX.pack(index))
+    assert [at for at, byte in enumerate(step.value) if byte != before[at]] == [0]
+    maps.carry_out(step)
+    maps.actual = early.after
+    assert replace(maps.read(), recipes=maps.actual.recipes) == maps.actual
+    assert deaths(wanted, maps.actual).steps == ()
+    kinds = [step.map if isinstance(step, Write) else type(step).__name__ for step in maps.apply(wanted)]
+    assert kinds == ["services", "WriteRing", "services"]
+    assert maps.shares() == {"10.0.0.2": 1}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [server(2, alive=False)],
+        [unreachable(2)],
+        [server(2, weight=0)],
+        [server(2, alive=False), server(3)],  # a sorry server that has not served yet
+        [],
+    ],
+)
+def test_the_last_server_lives_until_the_ring_says_what_comes_instead(others: list[object]) -> None:
+    maps = Maps()
+    maps.apply(table(server(1), server(2)))
+    assert deaths(table(server(1, alive=False), *others), maps.actual).steps == ()
+
+
+def test_servers_that_leave_the_configuration_leave_the_ring_first() -> None:
+    maps = Maps()
+    maps.apply(table(server(1), server(2)))
+    assert deaths(table(server(2)), maps.actual).steps == ()
+    assert deaths(WantedTable(services=(service(server(1, alive=False), endpoint=DNS),)), maps.actual).steps == ()
 
 
 def test_rr_does_not_know_weights() -> None:

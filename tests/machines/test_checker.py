@@ -351,6 +351,18 @@ def test_the_problem_is_the_answer_when_the_configuration_cannot_be_forwarded() 
     assert stage.answers == [("ConfigureChecker", "no bpffs (free memory)")]
 
 
+def test_after_a_refused_attachment_the_tables_come_first_again() -> None:
+    """It may have been refused because its tables are new ones, and empty."""
+    stage = running()
+    stage.forwarder.refusal = "the program reads other tables"
+    stage.checker.swap("/bpf/next")
+    stage.go(0.5)
+    stage.forwarder.refusal = ""
+    stage.go(1)
+    assert [each for each in stage.calls if each in ("apply", "attach")] == ["apply", "attach"]
+    assert stage.answers[1:] == [("SwapProgram", "the program reads other tables (free memory)")]
+
+
 def test_a_swap_attaches_also_the_same_path_again() -> None:
     stage = running()
     for program in ("/bpf/next", "/bpf/next"):

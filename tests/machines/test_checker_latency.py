@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from haxlb.forwarding import layout
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -22,7 +23,7 @@ SERVERS = 100
 
 @pytest.fixture(scope="module")
 def pinned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PinnedForwarder]:
-    directory = tmp_path_factory.mktemp("latency") / "bpf" / "1"
+    directory = tmp_path_factory.mktemp("latency") / "bpf" / layout.ABI
     asyncio.run(compile_forwarder(directory, backends=4 * SERVERS))
     forwarder = PinnedForwarder(lambda *_, **__: None)
     forwarder.use(directory)

@@ -32,6 +32,7 @@ from haxlb.daemon.messages import (
     Stop,
     SwapProgram,
 )
+from haxlb.forwarding import layout
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -191,7 +192,7 @@ def check(address: IPv4Address, **changes: Any) -> Check:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    directory = tmp_path_factory.mktemp("checker") / "bpf" / "1"
+    directory = tmp_path_factory.mktemp("checker") / "bpf" / layout.ABI
     with contextlib.ExitStack() as stack:
         stack.callback(unmount, directory.parent)
         lab = stack.enter_context(Lab("hxck"))
@@ -217,7 +218,7 @@ def test_a_server_dies_and_returns_and_traffic_follows(stage: Stage) -> None:
         assert stage.fetch(20) == {str(FIRST): 10, str(SECOND): 10}
         status = checker.ask()
         assert [(each.interface, each.mode) for each in status.data_plane.links] == [("eth0", "native")]
-        assert status.data_plane.abi == "1"
+        assert status.data_plane.abi == layout.ABI
         assert status.data_plane.problem == ""
         assert status.virtual_servers[0].flows == flows + 20
         assert checker.server(FIRST).mac == stage.host(FIRST).mac()
@@ -324,6 +325,38 @@ def test_a_swap_and_a_reload(stage: Stage) -> None:
         assert stage.fetch(4) == {str(SECOND): 4}
 
 
+def test_a_program_on_tables_of_its_own_is_attached_only_when_they_are_full(stage: Stage) -> None:
+    """Somebody removed the pins under a checker at work, and what was built then found no tables: it made new ones."""
+    with CheckerHandle(stage.director) as checker:
+        assert checker.order(stage.orders()) == ""
+        for pin in stage.directory.iterdir():
+            if not pin.is_dir():
+                pin.unlink()
+        program = stage.program = asyncio.run(compile_forwarder(stage.directory))
+        # The program that is attached goes on meanwhile, on the tables that it has.
+        assert "reads other tables than this process writes" in checker.order(SwapProgram(program=program))
+        while checker.ask().data_plane.problem:
+            assert stage.fetch(2) == {str(FIRST): 1, str(SECOND): 1}
+        assert stage.fetch(4) == {str(FIRST): 2, str(SECOND): 2}
+        assert checker.shown().flows >= 4
+
+
+def test_a_data_plane_of_another_version_is_left_as_it_is(stage: Stage) -> None:
+    """haxlb was exchanged on disk and the checker died: the one that comes after it cannot write these tables."""
+    with CheckerHandle(stage.director) as checker:
+        assert checker.order(stage.orders()) == ""
+    former = stage.directory.with_name("1-former")
+    stage.directory.rename(former)
+    try:
+        with CheckerHandle(stage.director) as checker:
+            orders = replace(stage.orders(), bpf_directory=str(former))
+            assert "of another version of haxlb" in checker.order(orders)
+            assert "restart haxlb" in checker.ask().data_plane.problem
+            assert stage.fetch(4) == {str(FIRST): 2, str(SECOND): 2}
+    finally:
+        former.rename(stage.directory)
+
+
 def test_scripts_of_the_operator_run(stage: Stage, tmp_path: Path) -> None:
     def script(name: str) -> tuple[str, ...]:
         path = tmp_path / name
@@ -372,7 +405,7 @@ def test_what_cannot_be_reached_is_said_and_a_missing_data_plane_is_a_problem(st
         eventually(lambda: len(unreachable(checker)) == 3, "three lines")
         assert sorted(unreachable(checker)) == ["10.76.0.11", "10.76.0.12", "10.76.0.99"]
     with CheckerHandle(stage.director) as checker:
-        orders = ConfigureChecker(config=stage.config(), bpf_directory=str(tmp_path / "none"), program="")
+        orders = ConfigureChecker(config=stage.config(), bpf_directory=str(tmp_path / layout.ABI), program="")
         assert "the forwarder's maps are not there" in checker.order(orders)
         assert "the forwarder's maps are not there" in checker.ask().data_plane.problem
     assert stage.fetch(4) == {str(FIRST): 2, str(SECOND): 2}
