@@ -50,6 +50,8 @@ class Diagnostic:
 
 
 UNDEFINED = "undefined-name"
+_SAID_ONCE = ("bad-value", "missing-argument")
+"""A value that cannot be used may be looked at by several; the first reason is enough."""
 _MOST_ORIGINS = 32
 """Origins that are remembered of one line: a definition may be used ten thousand times."""
 _MOST_RELATED = 3
@@ -62,6 +64,7 @@ class Complaints:
     def __init__(self) -> None:
         self._found: dict[tuple[Span, str], Diagnostic] = {}
         self._undefined: dict[Span, tuple[Span, str]] = {}
+        self._bad: dict[tuple[Span, str], str] = {}
         self._origins: dict[tuple[str, int], dict[tuple[Span, Span], str]] = {}
 
     def expanded(self, where: Span, origin: Span, message: str) -> None:
@@ -82,6 +85,8 @@ class Complaints:
             return
         if code == UNDEFINED:
             self._undefined[span] = (span, message)
+        if code in _SAID_ONCE and self._bad.setdefault((span, code), message) != message:
+            return
         diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
         self._found.setdefault((span, message), diagnostic)
 

@@ -121,6 +121,8 @@ class Keyword:
     """When its argument cannot be used."""
     secret: bool = False
     """Its argument is never shown."""
+    zero: str = ""
+    """What 0 means where keepalived refuses it, though it stands in many files."""
     since: str = ""
     """First keepalived release that knows it, empty where none does."""
 
@@ -174,6 +176,7 @@ def supported(
     bad: Severity = Severity.ERROR,
     means: str = "",
     secret: bool = False,
+    zero: str = "",
 ) -> Keyword:
     """A keyword that is done."""
     return Keyword(
@@ -187,6 +190,7 @@ def supported(
         bad=bad,
         means=means,
         secret=secret,
+        zero=zero,
     )
 
 

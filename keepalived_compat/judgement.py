@@ -24,6 +24,8 @@ from keepalived_compat.values import (
     plain_value,
     port,
 )
+from keepalived_compat.values_blocks import LINE_JUDGES, WEIGHT_LIMITS
+from keepalived_compat.values_tracking import read_weight
 
 
 class Entry(NamedTuple):
@@ -120,50 +122,55 @@ class Judge:
 
     def judge(self, root: Body) -> Section:
         """The configuration's root section."""
-        return self._section(root, ROOT, names_only=False)
+        return self._section(root, ROOT, read=True)
 
-    def _section(self, body: Body, block: str, *, names_only: bool) -> Section:  # noqa: C901 - one loop, kept flat
+    def _section(self, body: Body, block: str, *, read: bool) -> Section:
+        """What is in a block. `read` = somebody will read it; else its lines and weights are judged here."""
         section = Section(block)
-        if block == LINES:
-            section.lines = [each.words for each in body.statements]
-            for each in body.statements:
-                if each.body is not None and not names_only:
-                    self._complaints.error(
-                        "unexpected-block", each.keyword, "no block may stand in here; it is not read"
-                    )
-            return section
         rows = self._grammar[block]
         for statement in body.statements:
             keyword = rows.get(statement.words[0][0])
+            if keyword is not None and keyword.secret:
+                self._hide(statement)
             if keyword is None or statement.words[0].quoted:
-                if keyword is not None and keyword.secret:
-                    self._hide(statement)
                 self._complain_of_unknown(statement, block)
-            elif names_only:
-                if keyword.secret:
-                    self._hide(statement)
-                if statement.body is not None and keyword.body is not None:
-                    self._section(statement.body, keyword.body, names_only=True)
             else:
-                if keyword.secret:
-                    self._hide(statement)
-                self._use(statement, keyword, section)
+                self._use(statement, keyword, section, read=read)
         return section
+
+    def _lines(self, body: Body, keyword: Keyword, *, read: bool) -> Section:
+        """A block of one entry a line."""
+        section = Section(LINES)
+        section.lines = [each.words for each in body.statements]
+        for each in body.statements:
+            if each.body is not None:
+                self._complaints.error("unexpected-block", each.keyword, "no block may stand in here; it is not read")
+        judge = None if read else LINE_JUDGES.get(keyword.name)
+        if judge is not None:
+            judge(section.lines, self._complaints)
+        return section
+
+    def _body(self, statement: Statement, keyword: Keyword, *, read: bool) -> Section | None:
+        if statement.body is None or keyword.body is None:
+            return None
+        if keyword.body == LINES:
+            return self._lines(statement.body, keyword, read=read)
+        return self._section(statement.body, keyword.body, read=read)
 
     def _hide(self, statement: Statement) -> None:
         for word in statement.arguments:
             self._sources.hide(word.span)
 
-    def _use(self, statement: Statement, keyword: Keyword, section: Section) -> None:
+    def _use(self, statement: Statement, keyword: Keyword, section: Section, *, read: bool) -> None:
         name = keyword.means or keyword.name
         if keyword.support is not Support.SUPPORTED and not self._say_support(statement, keyword):
-            if statement.body is not None and keyword.body is not None:
-                self._section(statement.body, keyword.body, names_only=True)
+            if keyword.support is not Support.OBSOLETE:
+                self._body(statement, keyword, read=False)
             section.refuse(name)
             return
         if statement.body is not None and keyword.body is None:
             self._complain_of_body(statement, keyword, section.block)
-        entry = self._entry(statement, keyword, section.block)
+        entry = self._entry(statement, keyword, section.block, read=read)
         if entry is None:
             section.refuse(name)
             return
@@ -228,7 +235,7 @@ class Judge:
         keyword = self._grammar[block].get(word.text)
         return keyword is not None and keyword.body is not None
 
-    def _entry(self, statement: Statement, keyword: Keyword, block: str) -> Entry | None:
+    def _entry(self, statement: Statement, keyword: Keyword, block: str, *, read: bool) -> Entry | None:
         value: object = plain_value(statement.words, keyword.argument)
         if value is None:
             try:
@@ -236,9 +243,13 @@ class Judge:
             except Unusable as problem:
                 self._complain_of_value(statement, keyword, problem)
                 return None
-        section = None
-        if keyword.body is not None and statement.body is not None:
-            section = self._section(statement.body, keyword.body, names_only=False)
+        if value == 0 and keyword.zero:
+            self._complaints.note(
+                "zero-value", statement.words[1], f"`{keyword.name} 0`: {keyword.zero}", "delete the line"
+            )
+        if not read and keyword.name == "weight" and block in WEIGHT_LIMITS and len(statement.words) > 1:
+            read_weight(statement.words[1:], self._complaints, block=block, limit=WEIGHT_LIMITS[block])
+        section = None if keyword.body is None else self._body(statement, keyword, read=read)
         return Entry(keyword, tuple(statement.words), value, section)
 
     def _complain_of_value(self, statement: Statement, keyword: Keyword, problem: Unusable) -> None:
@@ -248,8 +259,7 @@ class Judge:
         taken = f"; the default counts: {keyword.default}" if keyword.default else ""
         where = statement.words[min(1, len(statement.words) - 1)]
         self._complaints.add(severity, code, where, f"{keyword.name}: {problem.message}{taken}", problem.hint)
-        if statement.body is not None and keyword.body is not None:
-            self._section(statement.body, keyword.body, names_only=True)
+        self._body(statement, keyword, read=False)
 
     def _value(self, statement: Statement, keyword: Keyword, block: str) -> object:  # noqa: PLR0911 - a dispatch
         """The value of a statement's argument. Raises Unusable."""

@@ -23,6 +23,8 @@ FILE_LIMIT = 10_000
 """Files that one configuration may include: more is a mistake that multiplies."""
 
 _INCLUDE = re.compile(r"include(?P<kind>[rmwba]?)(?:\s+(?P<pattern>.*))?$")
+_BLANKS = " \t\r\n\v\f"
+"""No others: keepalived takes a no-break space for a part of a word, which is said."""
 _REFUSING = {"name": ("m", "w", "a"), "wildcard": ("w", "a"), "alternative": ("b", "a")}
 """Which includes refuse the configuration when a form of pattern matches nothing, as keepalived 2.2.7 does."""
 
@@ -86,8 +88,13 @@ class Preprocessor:
                 for each in self._definitions.expand(line, path.parent):
                     yield from self._included_or_kept(each, path)
             else:
-                yield words(line, self._complaints)
+                yield from self._words(line)
         self._open.pop()
+
+    def _words(self, line: Line) -> Iterator[list[Word]]:
+        found = words(line, self._complaints)
+        if found:
+            yield found
 
     def _outside_definitions(self, path: Path, physical: list[str]) -> Iterator[Line | list[Word]]:
         """Lines that say something to this director; definitions are remembered on the way."""
@@ -126,7 +133,7 @@ class Preprocessor:
 
     def _bare(self, text: str, file: str, number: int) -> Line | None:
         """The line without comment and outer blanks, None when nothing is left of it."""
-        stripped = text.strip()
+        stripped = text.strip(_BLANKS)
         if not stripped or stripped[0] in "#!":
             return None
         line = Line(stripped, file, number, text.index(stripped[0]))
@@ -191,7 +198,7 @@ class Preprocessor:
         text = line.text
         found = _INCLUDE.match(text) if text.startswith("include") else None
         if found is None:
-            yield words(line, self._complaints)
+            yield from self._words(line)
             return
         pattern = found["pattern"]
         where = line.span(0, len(text))

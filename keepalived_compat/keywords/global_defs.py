@@ -32,6 +32,7 @@ _NO_IPVS = "no IPVS is used"
 _NO_NETFILTER = "no packet filter rules are made"
 _OWN_CLASS = "the process that sends adverts always runs in a real-time class with its memory locked"
 _OWN_BUFFERS = "buffers are sized by need"
+_NO_PAUSE = "no pause, which is the default; keepalived refuses 0, and makes none either"
 _NO_FIFO = "nothing is written to FIFOs"
 _NO_BFD = "there is no BFD process"
 _DUMPS = "state is read over the control socket, no dump files are written"
@@ -71,7 +72,7 @@ GLOBAL_DEFS: Grammar = {
         supported("vrrp_garp_master_refresh_repeat", _COUNT, default="1"),
         supported("vrrp_garp_lower_prio_delay", _DELAY, default="vrrp_garp_master_delay"),
         supported("vrrp_garp_lower_prio_repeat", _COUNT, default="vrrp_garp_master_repeat"),
-        supported("vrrp_garp_interval", seconds(), default="0"),
+        supported("vrrp_garp_interval", seconds(), default="0", zero=_NO_PAUSE),
         supported("vrrp_min_garp", BOOL),
         supported("vrrp_mcast_group4", TEXT, default="224.0.0.18"),
         supported("vrrp_down_timer_adverts", integer(1, 100), default="3"),

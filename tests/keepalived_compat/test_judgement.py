@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.source import Span
+
 
 def in_instance(line):
     return f"vrrp_instance A {{\n  {line}\n}}\n"
@@ -79,12 +82,38 @@ def test_nothing_to_say(reading, text):
     assert reading(text).complaints.all == ()
 
 
-def test_misspelt_words_are_found_in_blocks_that_are_not_supported(reading, found):
-    read = reading("vrrp_script chk {\n  scrip /bin/true\n  interval x\n}\n")
+def test_mistakes_are_found_in_blocks_that_are_not_supported(reading, found):
+    read = reading("vrrp_script chk {\n  scrip /bin/true\n  interval x\n  weight 300\n}\n")
     assert found(read) == [
         ("warning", "not-supported-yet", 1, 1, 12),
         ("error", "unknown-keyword", 2, 3, 8),
+        ("error", "bad-value", 3, 12, 13),
+        ("error", "bad-value", 4, 10, 13),
     ]
+
+
+def test_lines_are_judged_in_blocks_that_are_not_supported(reading, found):
+    read = reading(
+        "static_routes {\n  default via nowhere\n}\nvrrp_sync_group G {\n track_script {\n  a wieght 5\n }\n}\n"
+    )
+    assert found(read) == [
+        ("error", "not-supported-yet", 1, 1, 14),
+        ("error", "bad-value", 2, 15, 22),
+        ("error", "not-supported-yet", 4, 1, 16),
+        ("error", "unknown-keyword", 6, 5, 11),
+    ]
+
+
+def test_a_zero_that_keepalived_refuses_is_a_note(reading, found):
+    assert found(reading("global_defs {\n vrrp_garp_interval 0\n}\n")) == [("note", "zero-value", 2, 21, 22)]
+
+
+def test_a_value_is_bad_once(reading):
+    complaints = Complaints()
+    complaints.error("bad-value", Span("f", 1, 1, 2), "one reason")
+    complaints.error("bad-value", Span("f", 1, 1, 2), "another reason")
+    complaints.error("other", Span("f", 1, 1, 2), "another matter")
+    assert [each.message for each in complaints.all] == ["one reason", "another matter"]
 
 
 def test_of_two_scripts_the_first_counts_and_of_two_states_the_last(reading):

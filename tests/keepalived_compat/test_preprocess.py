@@ -285,6 +285,10 @@ class TestBytes:
     def test_line_ends_of_other_systems(self, reading):
         assert names(reading(INSTANCE.replace("\n", "\r\n")).root) == ["A"]
 
+    @pytest.mark.parametrize("line", ["\u00a0\u00a0", "\u3000global_defs {\n}"])
+    def test_a_blank_that_is_none_is_said_at_the_beginning_too(self, reading, found, line):
+        assert [each[:3] for each in found(reading(line + "\n"))] == [("warning", "odd-blank", 1)]
+
     def test_a_byte_order_mark_is_skipped(self, reading, found):
         read = reading(b"\xef\xbb\xbf" + INSTANCE.encode())
         assert names(read.root) == ["A"]
