@@ -55,11 +55,11 @@ def diff(
 
 def _lines(found: tuple[Consequence, ...]) -> Iterator[str]:
     for each in found:
-        if each.fate is Fate.KEPT:
+        if each.fate is Fate.KEPT and not each.effects:
             continue
         yield f"{each.kind} {each.name}: {each.fate.value}{f': {each.reason}' if each.reason else ''}"
         yield from (f"    {effect}" for effect in each.effects)
-    kept = [each for each in found if each.fate is Fate.KEPT]
+    kept = [each for each in found if each.fate is Fate.KEPT and not each.effects]
     for kind in dict.fromkeys(each.kind for each in kept):
         names = [each.name for each in kept if each.kind == kind]
         shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -52,7 +52,13 @@ class Consequence:
 
 def consequences(before: NodeConfig, after: NodeConfig) -> tuple[Consequence, ...]:
     """What a director that runs `before` does when it is told to run `after`; pure."""
-    return (*_refusals(before, after), *_instances(before, after), *_servers(before, after), *_settings(before, after))
+    return (
+        *_refusals(before, after),
+        *_instances(before, after),
+        *_servers(before, after),
+        *_settings(before, after),
+        *_planned(before, after),
+    )
 
 
 def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
@@ -324,6 +330,17 @@ def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[st
     for name in ("flow_buckets_log2", "max_services"):
         if getattr(old, name) != getattr(new, name):
             yield f"{name} counts from the next start on"
+
+
+def _planned(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
+    if (before.track_scripts, before.tracked) != (after.track_scripts, after.tracked):
+        yield Consequence(
+            kind="settings",
+            name="tracking",
+            fate=Fate.KEPT,
+            reason="other scripts, files, processes or BFD sessions are tracked",
+            effects=("nothing: tracking is not supported yet",),
+        )
 
 
 def _attachments(was: tuple[str, ...], will: tuple[str, ...]) -> Iterator[str]:

@@ -110,7 +110,8 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     """What differs between two settings of an instance: `priority 100 -> 150`."""
     yield from _list_differences("vip", old.vips, new.vips)
     yield from _list_differences("peer", old.peers, new.peers)
-    yield from _field_differences(old, new, skip=("vips", "peers"))
+    yield from _list_differences("track", old.tracks, new.tracks)
+    yield from _field_differences(old, new, skip=("vips", "peers", "tracks"))
 
 
 def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:

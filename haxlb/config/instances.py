@@ -347,7 +347,9 @@ class InstanceReader:
                 f"{self._name} has {len(unique)} addresses; an advert has room for {_MOST_VIPS}",
                 "share them out among several instances",
             )
-        if not lines and "virtual_ipaddress_excluded" not in self._section.refused:
+        # Of lines that cannot be used each was complained of; in version 3 keepalived refuses the instance as well.
+        bare = not lines and "virtual_ipaddress_excluded" not in self._section.refused
+        if bare or (version == _V3 and not unique):
             complain = self._complaints.fatal if version == _V3 else self._complaints.warning
             complain(
                 "no-vip",

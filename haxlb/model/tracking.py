@@ -57,3 +57,6 @@ class Track:
     is not. A track_file's is multiplied by the number in the file."""
     reverse: bool = False
     """Well and not well change places."""
+
+    def __str__(self) -> str:
+        return f"{self.name} weight {self.weight}{' reverse' if self.reverse else ''}"

@@ -12,6 +12,7 @@ from haxlb.config import load
 from haxlb.config.consequences import Fate, consequences
 from haxlb.model.addresses import Vip
 from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig, Role, Scheduler
+from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.inputs import AddVips, LinkChanged, Reconfigure, RemoveVips, SendAdvert, Start, TimerExpired
 from haxlb.vrrp.router import Router
 
@@ -226,3 +227,12 @@ def test_it_is_what_a_master_does(config, changes):
     assert fate is Fate.RETUNED
     for kind, words in ((SendAdvert, "sends an advert"), (AddVips, "puts on"), (RemoveVips, "takes off")):
         assert any(isinstance(each, kind) for each in done) == any(words in each for each in effects), words
+
+
+def test_what_is_tracked_changes_nothing_yet(config):
+    track = Track(kind=TrackKind.SCRIPT, name="chk", weight=-20)
+    after = replace(with_instance(config, tracks=(track,)), track_scripts=(TrackScript(name="chk", command=("x",)),))
+    found = {each.name: each for each in consequences(config, after)}
+    assert found["VI_1"].reason == "track chk weight -20 added"
+    assert found["VI_1"].effects == ("it keeps its state",)
+    assert found["tracking"].effects == ("nothing: tracking is not supported yet",)

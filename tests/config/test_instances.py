@@ -214,3 +214,9 @@ def test_defaults_of_global_defs(instance, defs, garp):
 def test_the_version_of_global_defs(instance):
     assert instance(before="global_defs {\nvrrp_version 3\n}\n")[0].version == 3
     assert instance("version 2", before="global_defs {\nvrrp_version 3\n}\n")[0].version == 2
+
+
+def test_version_3_needs_an_address_that_can_be_used(loading):
+    text = "vrrp_instance A {\ninterface eth0\nvirtual_router_id 1\nversion %d\nvirtual_ipaddress {\nx\n}\n}\n"
+    assert loading(text % 3).config is None
+    assert loading(text % 2).config.instances[0].vips == ()
