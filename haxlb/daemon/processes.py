@@ -47,6 +47,7 @@ class Processes:
         self._on_start = on_start
         self._on_death = on_death
         self._processes: dict[str, _Process] = {}
+        self._ending = False
 
     def start(self, name: str) -> None:
         """Start a process for the first time. Raises HostError."""
@@ -99,7 +100,7 @@ class Processes:
         """The process is gone; negative codes are signals."""
         process = self._processes[name]
         how = f"was killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
-        orderly = process.stopping and returncode == 0
+        orderly = (process.stopping or self._ending) and returncode == 0
         process.pid = None
         if not orderly:
             self._on_death(name, how)
@@ -111,8 +112,12 @@ class Processes:
         process.gone.set()
         if orderly:
             self._world.log.log("info", "process_stopped", process=name)
-        elif not process.stopping:
+        elif not process.stopping and not self._ending:
             self._schedule(name, how)
+
+    def end(self) -> None:
+        """All are about to be stopped: one that leaves by itself now (SIGTERM reaches a whole group) stays away."""
+        self._ending = True
 
     async def stop(self, name: str, reason: str) -> None:
         """Tell the process to leave; kill it when it has not done so in time."""

@@ -86,6 +86,7 @@ class Supervisor:
         if not self._stopping.is_set():
             self._stop_reason = reason
             self._stopping.set()
+            self._processes.end()
 
     async def _start(self) -> None:
         async with self._changing:
@@ -147,6 +148,7 @@ class Supervisor:
         self._stopping.set()
         for task in self._tasks:
             task.cancel()
+        self._processes.end()
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
         await self._processes.stop("checker", self._stop_reason)

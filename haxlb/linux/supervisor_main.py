@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import signal
 import sys
 import time
@@ -29,11 +30,12 @@ from haxlb.linux.peer_probe import PeerProbe
 from haxlb.linux.resign import Bequest
 from haxlb.linux.systemd import notify, take_notify_socket
 from haxlb.linux.timerfd import MonotonicClock
-from haxlb.model.errors import NotPermitted, PeerError
+from haxlb.model.errors import HostError, NotPermitted, PeerError
 from haxlb.model.facts import Fact
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
 """<linux/capability.h>; what the forwarder needs beyond them is said by its compiler."""
+_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 _RELOADS_AT_ONCE = 2
 """One under way and one that waits."""
 
@@ -73,6 +75,12 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
     lock = InstanceLock(options.runtime_dir)
     try:
         asyncio.run(_serve(options, loaded))
+    except OSError as problem:
+        if problem.errno not in _LACKS:
+            raise
+        raise HostError(
+            f"haxlb cannot run: {problem.strerror}", remedy="see the limits of open files, processes and memory"
+        ) from problem
     finally:
         lock.release()
 

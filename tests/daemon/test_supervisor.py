@@ -207,6 +207,18 @@ def test_the_speaker_leaves_before_the_checker(play, kit):
     assert world.order[-1] == "broker closed"
 
 
+def test_a_child_that_leaves_by_itself_while_all_stop_is_not_started_again(play, kit):
+    """SIGTERM to a whole process group."""
+
+    async def scene(world):
+        world.supervisor.stop("SIGTERM")
+        world.exit("checker", 0)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    assert [name for _, name in world.started] == ["checker", "speaker"]
+    assert "process_died" not in world.events()
+
+
 def test_a_speaker_that_does_not_leave_is_killed_and_buried(play, kit):
     async def scene(world):
         world.speaker.change("VI_1", Role.MASTER, "no advert")
