@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from haxlb.forwarding.plan import WriteRing
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.forwarder import Forwarder
@@ -80,6 +83,28 @@ def test_flows_keep_their_servers_when_the_writer_of_the_maps_starts_anew(plane:
     successor.apply(table(*(server(number) for number in (1, 2, 3, 4, 5))))
     assert places(plane) == after
     successor.close()
+
+
+def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane: Plane) -> None:
+    """A ring of a thousand servers takes tens of milliseconds; the flows of a dead one move at once."""
+    servers = list(map(server, range(1, 1001)))
+    moved = []
+
+    class Watched(Forwarder):
+        def _write_ring(self, step: WriteRing) -> None:
+            moved.append(plane.server(ACK.of(*client(1))))
+            super()._write_ring(step)
+
+    with contextlib.closing(Watched(plane.forwarder._directory)) as forwarder:
+        forwarder.apply(table(*servers, scheduler=Scheduler.MH))
+        moved.clear()
+        former = plane.server(SYN.of(*client(1)))
+        dead = next(each for each in servers if each.next_hop.destination_mac == former)
+        servers[servers.index(dead)] = replace(dead, alive=False)
+        forwarder.apply(table(*servers, scheduler=Scheduler.MH))
+        (now,) = moved
+        assert now not in (former, "drop")
+        assert plane.server(ACK.of(*client(1))) == now
 
 
 def test_a_flood_of_spoofed_syns_evicts_no_established_flow(plane: Plane) -> None:

@@ -192,6 +192,52 @@ def test_links_of_another_version_are_taken_over_without_a_gap_and_its_tables_re
     assert director.log.count(("info", "former_version_removed")) == 1
 
 
+def test_moving_to_the_tables_of_another_version_loses_no_packet(director: Director) -> None:
+    """An upgrade in place: the new tables are filled, then the link of the version before gets the new program."""
+    pools = [table(*(near_server(director, number) for number in numbers)) for numbers in [(1, 2, 3), (2, 3)]]
+    director.attach("near")
+    director.apply(pools[0])
+    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    moving = threading.Event()
+    moving.set()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        while moving.is_set():
+            traffic.send(5000)
+            sent += 5000
+
+    def tables() -> set[Path]:
+        return {pin for pin in director.directory.iterdir() if not pin.is_dir()}
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for turn in range(3):
+            former = director.directory.with_name("0-former")
+            (former / "links").mkdir(parents=True)
+            for pin in (*tables(), *(director.directory / "links").iterdir()):
+                pin.rename(former / pin.relative_to(director.directory))
+            director.forwarder.close()
+            director.program = director.build()
+            director.forwarder = Forwarder(director.directory)
+            director.apply(pools[turn % len(pools)])
+            before = sent
+            director.attach("near")
+            assert not former.exists()
+            assert before > 0
+    finally:
+        moving.clear()
+        sender.join()
+    try:
+        assert director.forwarder.counters().verdicts["forwarded"] > 0
+        assert sent > 10_000
+        assert traffic.came_back(possible_cpus()) == sent
+    finally:
+        traffic.close()
+
+
 def test_a_program_on_other_tables_is_not_attached(director: Director) -> None:
     """Somebody removed the pins under a checker at work, and `haxlb swap` built new tables: they are empty."""
     director.attach("near")
