@@ -18,7 +18,6 @@ import click
 from click.core import ParameterSource
 
 from haxlb import __version__
-from haxlb.cli.explain_config import explain, explain_json
 from haxlb.config import Loaded, load
 from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.linux.networks import connected_networks
@@ -106,6 +105,8 @@ def check(
     if as_object or form == "json":
         document: dict[str, Any] = {"schema": SCHEMA, "diagnostics": as_json(diagnostics)}
         if explained:
+            from haxlb.cli.explain_config import explain_json
+
             document["explanation"] = explain_json(loaded)
         click.echo(json.dumps(document, indent=2))
     elif form == "sarif":
@@ -115,6 +116,8 @@ def check(
     else:
         _print(path, diagnostics, loaded)
         if explained:
+            from haxlb.cli.explain_config import explain
+
             click.echo(f"\n{explain(loaded)}")
     worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
     sys.exit(EXIT_CODES.get(worst, 0))

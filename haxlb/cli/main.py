@@ -52,9 +52,15 @@ def haxlb() -> None:
 
 
 def main() -> None:
-    """Run the command; a user's mistake or a host's lack ends in one line and a documented exit code."""
+    """Run the command; a user's mistake or a host's lack ends in one line and a documented exit code.
+
+    Called by the name keepalived it is `haxlb keepalived`: a symbolic link can stand where the other program was.
+    """
+    arguments = sys.argv[1:]
+    if sys.argv[0].rpartition("/")[2] == "keepalived":
+        arguments.insert(0, "keepalived")
     try:
-        haxlb.main(standalone_mode=True)
+        haxlb.main(arguments, standalone_mode=True)
     except Bug:
         raise
     except HaxlbError as problem:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,11 @@ def test_the_exit_code_is_that_of_keepalived(path):
         assert ours in (Verdict.COMPLAINTS.value, Verdict.MISSING_ARGUMENT.value)
     else:
         assert ours == theirs
+
+
+def test_a_symbolic_link_called_keepalived(tmp_path):
+    link = tmp_path / "keepalived"
+    link.symlink_to(Path(sys.executable).with_name("haxlb"))
+    assert subprocess.run([link, "--signum=RELOAD"], capture_output=True, check=True).stdout == b"1\n"
+    done = subprocess.run([link, "--zzz"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.startswith("haxlb: Unknown option --zzz")) == (1, True)

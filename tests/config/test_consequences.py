@@ -10,6 +10,7 @@ import pytest
 
 from haxlb.config import load
 from haxlb.config.consequences import Fate, consequences
+from haxlb.health.monitor import Configured, Monitor
 from haxlb.model.addresses import Vip
 from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig, Role, Scheduler
 from haxlb.model.tracking import Track, TrackKind, TrackScript
@@ -236,3 +237,19 @@ def test_what_is_tracked_changes_nothing_yet(config):
     assert found["VI_1"].reason == "track chk weight -20 added"
     assert found["VI_1"].effects == ("it keeps its state",)
     assert found["tracking"].effects == ("nothing: tracking is not supported yet",)
+
+
+@pytest.mark.parametrize("retry", [None, 9])
+def test_it_is_what_the_health_checks_do(config, retry):
+    first, second, third = config.virtual_servers[0].real_servers
+    other = replace(second, checks=(replace(second.checks[0], retry=retry),))
+    after = with_server(config, real_servers=(first, other, third))
+    monitor = Monitor(seed="")
+    monitor.handle(Configured(virtual_servers=config.virtual_servers), 0)
+    before = dict(monitor.checks)
+    monitor.handle(Configured(virtual_servers=after.virtual_servers), 1)
+    fresh = [each for each in other.checks if monitor.checks[each] is not before.get(each)]
+    found = told(config, after).get(("real_server", f"{SERVICE} {second.key}"))
+    effects = found[2] if found is not None else ()
+    assert any("begins without a verdict" in each for each in effects) == bool(fresh)
+    assert bool(fresh) == (other != second)
