@@ -110,13 +110,22 @@ class Plan:
 
     steps: tuple[Step, ...]
     after: Actual
+    complete: bool = True
+    """False = servers were left out for whom there is room only after these steps: plan once more."""
 
 
 def plan(wanted: WantedTable, actual: Actual) -> Plan:
     """What to write so that the maps say what `wanted` says; nothing where they do.
 
+    Where the servers that leave and those that come do not fit together, those that come wait for a second plan.
     Raises HostError where the tables are too small.
     """
+    servers = sum(len(service.servers) for service in wanted.services)
+    if servers >= actual.sizes.backends:
+        raise HostError(
+            f"{servers} real servers are wanted, the forwarder has room for {actual.sizes.backends - 1}",
+            remedy="remove real servers, or stop haxlb, run `haxlb detach` and start it: it makes room for all",
+        )
     planner = _Planner(actual)
     planner.withdraw({service.endpoint for service in wanted.services})
     for service in wanted.services:
@@ -195,6 +204,7 @@ class _Planner:
         self._service_of.update(self._endpoints)
         self._backend_of = {record.identity: index for index, record in self._backends.items()}
         self._wanted_backends: set[int] = set()
+        self._complete = True
         ages = [record.retired for record in self._services.values()]
         ages += [record.retired for record in self._backends.values()]
         self._retirement = 1 + max(ages, default=0)
@@ -224,6 +234,7 @@ class _Planner:
                 rings=self._rings,
                 recipes=self._recipes,
             ),
+            complete=self._complete,
         )
 
     def withdraw(self, wanted: set[Endpoint]) -> None:
@@ -240,9 +251,10 @@ class _Planner:
         index = self._service_of.get(wanted.endpoint)
         if index is None:
             index = self._new_service(wanted.endpoint)
-        for server in wanted.servers:
-            self._serve_by(index, server)
-        self._point(index, wanted)
+        served = tuple(server for server in wanted.servers if self._serve_by(index, server))
+        if len(served) < len(wanted.servers):
+            self._complete = False
+        self._point(index, replace(wanted, servers=served))
         if self._endpoints.get(wanted.endpoint) != index:
             self._endpoints[wanted.endpoint] = index
             self._published.append(Write(map="endpoints", key=pack_endpoint(wanted.endpoint), value=INDEX.pack(index)))
@@ -326,11 +338,14 @@ class _Planner:
             slots.pop()
         return len(slots)
 
-    def _serve_by(self, service: int, server: WantedServer) -> None:
+    def _serve_by(self, service: int, server: WantedServer) -> bool:
+        """Make one server what it shall be; False where there is no room for it yet."""
         identity = (service, server.address, server.port)
         index = self._backend_of.get(identity)
         if index is None:
             index = self._new_backend(service, server)
+        if index is None:
+            return False
         self._wanted_backends.add(index)
         record = self._backends[index]
         settled = replace(record, retired=0, weight=min(server.weight, 0xFFFF))
@@ -338,7 +353,7 @@ class _Planner:
             settled = replace(settled, state=record.state & ~BACKEND_ALIVE)
             if settled != record:
                 self._write_backend(self._last, index, settled)
-            return
+            return True
         place = record.state & BACKEND_HOP
         if server.next_hop != record.hop:
             # Packets may be reading the place that is in force.
@@ -350,8 +365,9 @@ class _Planner:
         settled = replace(settled, state=BACKEND_ALIVE | place | (BACKEND_LOCAL if local else 0))
         if settled != self._backends[index]:
             self._write_backend(self._first, index, settled)
+        return True
 
-    def _new_backend(self, service: int, server: WantedServer) -> int:
+    def _new_backend(self, service: int, server: WantedServer) -> int | None:
         index = next((each for each in range(1, self._sizes.backends) if each not in self._backends), None)
         incarnation = 0
         if index is None:
@@ -361,10 +377,7 @@ class _Planner:
                 if 0 < record.retired < self._retirement
             ]
             if not retired:
-                raise HostError(
-                    f"the forwarder has room for {self._sizes.backends - 1} real servers, all are taken",
-                    remedy="remove real servers that are not used, or reload once more",
-                )
+                return None
             _, index = min(retired)
             former = self._backends[index]
             del self._backend_of[former.identity]

@@ -62,11 +62,13 @@ class Forwarder:
         dying = deaths(wanted, actual)
         self._carry_out(dying)
         self._note_own_macs(int(pin.name) for pin in self._links())
-        planned = plan(wanted, dying.after)
-        if planned.steps:
-            # What is not in force was, before the last change: a packet of that time may still be reading it.
-            _wait_for_packets()
-            self._carry_out(planned)
+        planned = dying
+        while planned is dying or not planned.complete:
+            planned = plan(wanted, planned.after)
+            if planned.steps:
+                # What is not in force was, before the last change: a packet of that time may still be reading it.
+                _wait_for_packets()
+                self._carry_out(planned)
         self._actual = planned.after
 
     def _carry_out(self, planned: Plan) -> None:

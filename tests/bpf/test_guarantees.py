@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from haxlb.forwarding import layout
 from haxlb.forwarding.plan import WriteRing
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
+from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder import Forwarder
-from haxlb.linux.specimen import OWN_MAC, Specimen, specimen
+from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen, specimen
 from haxlb.model.node import Scheduler
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp
@@ -24,6 +31,7 @@ from tests.forwarding.tables import WEB, mac, server, table
 pytestmark = pytest.mark.bpf
 
 FLOWS = 10_000
+CHANGES = 150
 SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
 
 
@@ -105,6 +113,41 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
         (now,) = moved
         assert now not in (former, "drop")
         assert plane.server(ACK.of(*client(1))) == now
+
+
+def test_a_pool_that_never_rests_moves_no_flow_of_the_servers_that_stay(tmp_path: Path) -> None:
+    """Room for eleven servers, of which nine are exchanged all the time, by and by or all at once."""
+    directory = tmp_path / "bpf" / layout.ABI
+    path = asyncio.run(compile_forwarder(directory, backends=12))
+    chance = random.Random(5)
+    with contextlib.ExitStack() as stack:
+        stack.callback(unmount, directory.parent)
+        forwarder = stack.enter_context(contextlib.closing(Forwarder(directory)))
+        forwarder._maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
+        program = stack.enter_context(closing(bpf.obj_get(Path(path))))
+
+        def place(frame: bytes) -> bytes:
+            run = bpf.prog_test_run(program, frame)
+            assert run.verdict == bpf.XDP_TX
+            return run.frame[:6]
+
+        stay, others = [server(1), server(2)], list(map(server, range(3, 12)))
+        forwarder.apply(table(*stay, *others))
+        kept = {bytes.fromhex(mac(0x101).replace(":", "")), bytes.fromhex(mac(0x102).replace(":", ""))}
+        flows = {number: place(SYN.of(*client(number))) for number in range(1100)}
+        assert len(set(flows.values())) == 11
+        for turn in range(CHANGES):
+            many = chance.choice([1, 1, 1, 2, 9])
+            newcomers = [server(number) for number in chance.sample(range(12, 60000), many)]
+            others = chance.sample(others, 9 - many) + newcomers
+            forwarder.apply(table(*stay, *others, scheduler=chance.choice(list(Scheduler))))
+            if turn % 10 == 0:
+                live = {bytes.fromhex(each.next_hop.destination_mac.replace(":", "")) for each in (*stay, *others)}
+                for number, former in flows.items():
+                    flows[number] = place(ACK.of(*client(number)))
+                    assert flows[number] in live
+                    assert flows[number] == former or former not in kept
+                assert {place(SYN.of(*client(5000 + turn * 40 + number))) for number in range(40)} <= live
 
 
 def test_a_flood_of_spoofed_syns_evicts_no_established_flow(plane: Plane) -> None:

@@ -36,6 +36,8 @@ class Maps:
         for step in planned.steps:
             self.carry_out(step)
         self.actual = planned.after
+        if not planned.complete:
+            return (*planned.steps, *self.apply(wanted))
         assert replace(self.read(), recipes=self.actual.recipes) == self.actual
         assert plan(wanted, self.actual).steps == ()
         return planned.steps
@@ -214,11 +216,33 @@ def test_the_longest_retired_index_is_given_away_first_with_a_new_incarnation() 
     assert maps.index_of(9) == second
 
 
-def test_an_index_that_is_being_retired_is_not_given_away() -> None:
+def test_an_index_that_is_being_retired_is_given_away_by_a_second_plan() -> None:
     maps = Maps()
     maps.apply(table(*map(server, range(1, 8))))
-    with pytest.raises(HostError, match="room for 7 real servers"):
-        maps.apply(table(*map(server, range(2, 9))))
+    leaving, wanted = maps.index_of(1), table(*map(server, range(2, 9)))
+    first = plan(wanted, maps.actual)
+    assert not first.complete
+    assert first.after.backends[leaving].address == server(1).address
+    assert first.after.backends[leaving].retired
+    maps.apply(wanted)
+    assert maps.index_of(8) == leaving
+    assert maps.backends()[leaving].incarnation == 1
+    assert maps.shares() == {f"10.0.0.{number}": 1 for number in range(2, 9)}
+
+
+def test_all_servers_are_exchanged_in_a_full_table_and_the_flows_of_the_former_are_unknown() -> None:
+    maps = Maps()
+    for turn in range(20):
+        maps.apply(table(*map(server, range(1 + 7 * turn, 8 + 7 * turn))))
+        assert len(maps.shares()) == 7
+        assert {record.incarnation for record in maps.backends().values()} == {turn}
+
+
+def test_too_many_servers() -> None:
+    maps = Maps()
+    with pytest.raises(HostError, match="8 real servers are wanted, the forwarder has room for 7") as caught:
+        maps.apply(table(*map(server, range(1, 9))))
+    assert "haxlb detach" in caught.value.remedy
 
 
 def test_too_many_services() -> None:
