@@ -30,7 +30,12 @@ _MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283}
 _MEMBARRIER_GLOBAL: Final = 1
 _ELEMENT_BYTES: Final = 2 * layout.RING_SLOTS_PER_ELEMENT
 # Why a driver may decline native XDP while generic XDP works.
-_NO_NATIVE: Final = (errno.EOPNOTSUPP, errno.ERANGE, errno.EINVAL, errno.ENOSPC)
+_NO_NATIVE: Final = {
+    errno.EOPNOTSUPP: "its driver has none",
+    errno.ERANGE: "its MTU (of a veth: its peer's) does not fit into a page",
+    errno.EINVAL: "its driver does not take it as the interface is set up (see `dmesg`)",
+    errno.ENOSPC: "its peer has fewer queues than it has",
+}
 
 Log = Callable[[str, str, dict[str, str]], None]
 """level, event, fields."""
@@ -179,6 +184,18 @@ class Forwarder:
             with closing(self._create_link(program, interface, index, mode)) as made:
                 bpf.obj_pin(made, self._pin(index))
             return
+        there = xdp.attachment(index).mode
+        if mode not in ("auto", there):
+            # Only detaching would change it, and packets would go where no server is meanwhile.
+            self._log(
+                "warning",
+                "mode_kept",
+                {
+                    "interface": interface,
+                    "reason": f"attached in {there} mode, forwarding.mode is {mode}",
+                    "remedy": "stop haxlb, run `haxlb detach` and start it, when the other director is MASTER",
+                },
+            )
         with closing(link):
             attached = bpf.link_info(link).program_id
             if attached == bpf.program_info(program).id:
@@ -214,7 +231,8 @@ class Forwarder:
                 raise self._busy(interface, index) from problem
             if mode == "native" or problem.number not in _NO_NATIVE:
                 raise HostError(
-                    f"{interface} takes no native XDP program: {os.strerror(problem.number)}",
+                    f"{interface} takes no native XDP program: "
+                    f"{_NO_NATIVE.get(problem.number, os.strerror(problem.number))}",
                     remedy="set forwarding.mode to auto or generic, or lower the MTU (of a veth: its peer's)",
                 ) from problem
             self._log(
@@ -222,7 +240,7 @@ class Forwarder:
                 "generic_mode",
                 {
                     "interface": interface,
-                    "reason": f"no native XDP: {os.strerror(problem.number)}",
+                    "reason": f"no native XDP: {_NO_NATIVE[problem.number]}",
                     "consequence": "a fraction of native XDP's packet rate",
                     "remedy": "a driver with XDP, a smaller MTU (of a veth: its peer's), or forwarding.mode generic",
                 },

@@ -135,6 +135,35 @@ def test_generic_when_asked_for(director: Director) -> None:
     assert not [level for level, _ in director.log if level == "warning"]
 
 
+@pytest.mark.parametrize(("first", "then"), [("generic", "native"), ("native", "generic")])
+def test_another_mode_is_not_worth_a_gap_and_that_is_said(director: Director, first: str, then: str) -> None:
+    director.attach("near", mode=first)
+    for mode in (first, "auto", then):
+        director.log.clear()
+        assert [link.mode for link in director.attach("near", mode=mode)] == [first]
+        assert director.log == ([("warning", "mode_kept")] if mode == then else [])
+
+
+def test_an_mtu_that_is_too_large_for_native_xdp(director: Director) -> None:
+    for interface in ("near", "far"):
+        director.wire.ip(f"link set {interface} mtu 9000")
+    with pytest.raises(HostError, match=r"near takes no native XDP program: its MTU .* does not fit"):
+        director.attach("near", mode="native")
+    assert [link.mode for link in director.attach("near")] == ["generic"]
+    assert director.log == [("warning", "generic_mode")]
+
+
+def test_an_interface_that_was_renamed_keeps_its_program(director: Director) -> None:
+    director.attach("near")
+    before = director.wire.attachment("near")
+    director.wire.ip("link set near name wan.0")
+    assert [link.interface for link in director.links()] == ["wan.0"]
+    with pytest.raises(HostError, match="there is no interface near"):
+        director.attach("near")
+    director.attach("wan.0")
+    assert director.wire.attachment("wan.0") == before
+
+
 def test_a_foreign_program_is_named_and_left_alone(director: Director) -> None:
     bpf.attach_pass_program(director.wire.path, "near")
     before = director.wire.attachment("near")
