@@ -333,14 +333,15 @@ def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[st
 
 
 def _planned(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
-    if (before.track_scripts, before.tracked) != (after.track_scripts, after.tracked):
-        yield Consequence(
-            kind="settings",
-            name="tracking",
-            fate=Fate.KEPT,
-            reason="other scripts, files, processes or BFD sessions are tracked",
-            effects=("nothing: tracking is not supported yet",),
-        )
+    for name in ("track_scripts", "tracked", "sync_groups", "static_routes", "static_rules"):
+        if getattr(before, name) != getattr(after, name):
+            yield Consequence(
+                kind="settings",
+                name=name,
+                fate=Fate.KEPT,
+                reason="they are others",
+                effects=("nothing: they are not supported yet",),
+            )
 
 
 def _attachments(was: tuple[str, ...], will: tuple[str, ...]) -> Iterator[str]:

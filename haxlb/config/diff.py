@@ -111,7 +111,12 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     yield from _list_differences("vip", old.vips, new.vips)
     yield from _list_differences("peer", old.peers, new.peers)
     yield from _list_differences("track", old.tracks, new.tracks)
-    yield from _field_differences(old, new, skip=("vips", "peers", "tracks"))
+    yield from (f"other {name}" for name in _PLANNED if getattr(old, name) != getattr(new, name))
+    yield from _field_differences(old, new, skip=("vips", "peers", "tracks", *_PLANNED))
+
+
+_PLANNED = ("excluded_vips", "routes", "rules")
+"""Not told apart one by one: nothing comes of them yet."""
 
 
 def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from haxlb.config.authentication import read_authentication
 from haxlb.config.defaults import DOWN_TIMER_ADVERTS, MULTICAST_GROUP, Defaults, at_least_one
+from haxlb.config.planned import Routing
 from haxlb.config.tracking import PlacedTrack
 from haxlb.config.vips import read_vips
 from haxlb.model.addresses import Vip
@@ -46,10 +47,17 @@ class InstanceReader:
     """Reads one `vrrp_instance` block."""
 
     def __init__(
-        self, entry: Entry, defaults: Defaults, complaints: Complaints, *, tracks: tuple[PlacedTrack, ...] = ()
+        self,
+        entry: Entry,
+        defaults: Defaults,
+        complaints: Complaints,
+        *,
+        tracks: tuple[PlacedTrack, ...] = (),
+        routing: Routing | None = None,
     ) -> None:
         self._entry = entry
         self._tracks = tracks
+        self._routing = routing or Routing()
         self._section = entry.section if entry.section is not None else Section("vrrp_instance")
         self._defaults = defaults
         self._complaints = complaints
@@ -103,6 +111,9 @@ class InstanceReader:
             garp=garp,
             notify=notify,
             tracks=tuple(each.track for each in self._tracks),
+            excluded_vips=self._routing.excluded,
+            routes=self._routing.routes,
+            rules=self._routing.rules,
         )
         return PlacedInstance(
             instance=instance,

@@ -17,13 +17,14 @@ from haxlb.config.crosscheck import (
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.defaults import read_defaults
 from haxlb.config.instances import InstanceReader, PlacedInstance
+from haxlb.config.planned import read_routing, read_sync_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.config.tracking import read_tracking
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
 from keepalived_compat.diagnostics import Diagnostic, Severity
-from keepalived_compat.judgement import Section
+from keepalived_compat.judgement import Entry, Section
 from keepalived_compat.reading import Reading, read
 from keepalived_compat.source import Reader, Sources
 
@@ -120,8 +121,15 @@ def _node_config(
     defaults = read_defaults(root, complaints)
     names = [str(each.value("router_id")) for each in defs if each.has("router_id")]
     tracking = read_tracking(tree, complaints)
+    bodies = {each.keyword.span: each.body for each in tree.statements if each.keyword.text == "vrrp_instance"}
     found = [
-        InstanceReader(each, defaults, complaints, tracks=tracking.of(each.words[0].span)).read()
+        InstanceReader(
+            each,
+            defaults,
+            complaints,
+            tracks=tracking.of(each.words[0].span),
+            routing=read_routing(bodies.get(each.words[0].span), "virtual", interface=_interface(each)),
+        ).read()
         for each in root.all("vrrp_instance")
     ]
     instances = usable_instances([each for each in found if each is not None], complaints)
@@ -134,14 +142,22 @@ def _node_config(
     check_ownership(servers, instances, tree, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
+    static = read_routing(tree, "static")
     config = NodeConfig(
         node=names[-1] if names else node,
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
         track_scripts=tracking.scripts,
         tracked=tracking.others,
+        sync_groups=read_sync_groups(tree, tracking, complaints),
+        static_routes=static.routes,
+        static_rules=static.rules,
     )
     return config, instances, servers
+
+
+def _interface(instance: Entry) -> str:
+    return str(instance.section.value("interface", "")) if instance.section is not None else ""
 
 
 def _is_director(

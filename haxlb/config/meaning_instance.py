@@ -77,11 +77,30 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
     )
     yield _announcements(instance)
     yield f"the loss of {instance.interface} makes it FAULT: it gives up its addresses"
+    yield from _planned(instance, config)
     scripts = {each.name: each for each in config.track_scripts}
     for track in instance.tracks:
         if (track.kind, track.name) != (TrackKind.INTERFACE, instance.interface):
             script = scripts.get(track.name) if track.kind is TrackKind.SCRIPT else None
-            yield f"{_track(instance, track, script)} (not supported yet: keepalived does this)"
+            yield f"{_track(instance, track, script)} {_LATER}"
+
+
+def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
+    for group in config.sync_groups:
+        others = [each for each in group.members if each != instance.name]
+        if instance.name in group.members and others:
+            yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {_LATER}"
+    following = [
+        (len(instance.excluded_vips), "further address", "further addresses"),
+        (len(instance.routes), "route", "routes"),
+        (len(instance.rules), "rule", "rules"),
+    ]
+    shown = [f"{count} {one if count == 1 else many}" for count, one, many in following if count]
+    if shown:
+        yield f"{', '.join(shown)} come and go with the MASTER {_LATER}"
+
+
+_LATER = "(not supported yet: keepalived does this)"
 
 
 def _preemption(instance: VrrpInstance) -> str:

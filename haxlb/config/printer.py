@@ -10,8 +10,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
+from haxlb.config.printer_routes import route_line, rule_line
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import ConfigError
+from haxlb.model.groups import SyncGroup
 from haxlb.model.node import (
     SECOND_US,
     Check,
@@ -26,6 +28,7 @@ from haxlb.model.node import (
     VirtualServer,
     VrrpInstance,
 )
+from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 
 STARS = "********"
@@ -60,6 +63,10 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
         target = " ".join(map(_word, thing.target))
         lines = (f"{needed} {target}", f"weight {_weight(thing)}")
         yield from _block(f"{block} {_word(thing.name)}", lines)
+    yield from _routing("static", config.static_routes, config.static_rules)
+    for group in config.sync_groups:
+        yield ""
+        yield from _block(f"vrrp_sync_group {_word(group.name)}", _sync_group(group))
     for instance in config.instances:
         yield ""
         yield from _block(f"vrrp_instance {_word(instance.name)}", _instance(instance, secrets=secrets))
@@ -112,6 +119,18 @@ def _track_script(script: TrackScript) -> Iterator[str]:
         yield "init_fail"
 
 
+def _sync_group(group: SyncGroup) -> Iterator[str]:
+    yield from _block("group", map(_word, group.members))
+    yield from _tracks(group.tracks)
+
+
+def _routing(prefix: str, routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> Iterator[str]:
+    if routes:
+        yield from _block(f"{prefix}_routes", map(route_line, routes))
+    if rules:
+        yield from _block(f"{prefix}_rules", map(rule_line, rules))
+
+
 def _tracks(tracks: tuple[Track, ...]) -> Iterator[str]:
     for kind in TrackKind:
         lines = [f"{_word(each.name)} weight {_weight(each)}" for each in tracks if each.kind is kind]
@@ -149,7 +168,10 @@ def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     yield from _garp(instance.garp)
     if instance.vips:
         yield from _block("virtual_ipaddress", map(_vip, instance.vips))
+    if instance.excluded_vips:
+        yield from _block("virtual_ipaddress_excluded", map(_vip, instance.excluded_vips))
     yield from _tracks(instance.tracks)
+    yield from _routing("virtual", instance.routes, instance.rules)
     yield from _notify(instance.notify)
 
 

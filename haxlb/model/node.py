@@ -10,6 +10,8 @@ from enum import Enum
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Endpoint, Vip
+from haxlb.model.groups import SyncGroup
+from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, Tracked, TrackScript
 
 SECOND_US = 1_000_000
@@ -90,6 +92,12 @@ class VrrpInstance:
     notify: NotifyScripts = field(default_factory=NotifyScripts)
     tracks: tuple[Track, ...] = ()
     """Planned: what is tracked changes neither priority nor state yet."""
+    excluded_vips: tuple[Vip, ...] = ()
+    """Planned: addresses that follow the master and are not in its adverts."""
+    routes: tuple[Route, ...] = ()
+    """Planned: virtual_routes do not follow the master yet."""
+    rules: tuple[Rule, ...] = ()
+    """Planned, likewise."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -230,6 +238,12 @@ class NodeConfig:
     """Planned: they are not run yet."""
     tracked: tuple[Tracked, ...] = ()
     """Planned: they are not watched yet."""
+    sync_groups: tuple[SyncGroup, ...] = ()
+    """Planned: their instances fail over one by one."""
+    static_routes: tuple[Route, ...] = ()
+    """Planned: they are not put on this host yet."""
+    static_rules: tuple[Rule, ...] = ()
+    """Planned, likewise."""
 
     @property
     def forwarding_interfaces(self) -> tuple[str, ...]:

@@ -236,7 +236,8 @@ def test_what_is_tracked_changes_nothing_yet(config):
     found = {each.name: each for each in consequences(config, after)}
     assert found["VI_1"].reason == "track chk weight -20 added"
     assert found["VI_1"].effects == ("it keeps its state",)
-    assert found["tracking"].effects == ("nothing: tracking is not supported yet",)
+    assert found["track_scripts"].effects == ("nothing: they are not supported yet",)
+    assert found["track_scripts"].fate is Fate.KEPT
 
 
 @pytest.mark.parametrize("retry", [None, 9])
