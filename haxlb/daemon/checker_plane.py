@@ -128,7 +128,8 @@ class DataPlane:
                 # What was written before the refusal is not known: the next attempt starts from the maps.
                 self._applied = None
                 problems.append(str(refusal))
-        if self._attachment is not None and (self._swapping or self._attachment != self._attached):
+        # Not beside a table that was refused: a program that reads half of it would lose traffic.
+        if not problems and self._attachment is not None and (self._swapping or self._attachment != self._attached):
             problems += self._attach(self._attachment, now)
         self._note(" · ".join(dict.fromkeys(problems)), now)
 

@@ -40,19 +40,26 @@ class Maps:
 
     @classmethod
     def create(cls, directory: Path, sizes: Sizes) -> Self:
-        """Open the maps that are pinned in `directory`, make and pin those that are not.
+        """Open the maps that are pinned in `directory`, or make and pin them.
 
-        Existing tables that are larger than asked for are kept. Raises HostError where one is smaller, or is no map
-        of ours.
+        Existing tables that are larger than asked for are kept. Where some are missing the others go, too: they speak
+        of services and servers that nobody could find. Raises HostError where one is smaller, or is no map of ours.
         """
         verify_version(directory)
-        existing = _pinned(directory, [shape.name for shape in shapes(sizes)])
+        names = [shape.name for shape in shapes(sizes)]
+        existing = _pinned(directory, names)
+        if len(existing) < len(names):
+            for name in existing:
+                (directory / name).unlink()
+            _close(existing)
+            existing = {}
         try:
             sizes = _at_least(sizes, existing)
-            for shape in shapes(sizes):
-                if shape.name in existing:
+            if existing:
+                for shape in shapes(sizes):
                     _verify(shape, existing[shape.name], directory)
-                    continue
+                return cls(existing, sizes)
+            for shape in shapes(sizes):
                 flags = bpf.F_MMAPABLE if shape.mmapable else 0
                 existing[shape.name] = bpf.map_create(
                     shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]

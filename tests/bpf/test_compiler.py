@@ -77,6 +77,19 @@ def test_it_mounts_makes_pins_and_says_where(directory: Path) -> None:
         assert sorted(bpf.map_info(fd).id for fd in maps.fds.values()) == sorted(info.map_ids)
 
 
+def test_tables_of_which_some_were_removed_are_made_anew_as_a_whole(directory: Path) -> None:
+    """What is left would speak of services that are not there."""
+    build(directory)
+    with Maps.open(directory) as maps:
+        maps.write("endpoints", bytes(maps.shape("endpoints").key_size), layout.INDEX.pack(1))
+        former = maps.ids()
+    (directory / "services").unlink()
+    build(directory)
+    with Maps.open(directory) as maps:
+        assert not maps.ids() & former
+        assert bpf.map_keys(maps.fds["endpoints"], maps.shape("endpoints").key_size) == []
+
+
 def test_the_same_again_is_another_program_of_the_same_name_on_the_same_maps(directory: Path) -> None:
     path = build(directory)
     first = bpf.obj_get(Path(path))

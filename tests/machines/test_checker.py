@@ -9,11 +9,26 @@ from haxlb.forwarding.wanted import Counters, Tally
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
 from haxlb.model.node import Scheduler, VirtualServer
+from haxlb.model.status import LinkStatus
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
-from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, Stage, address, hop
+from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, RecordingForwarder, Stage, address, hop
 
 PAIR = virtual_server(server(21), server(22, weight=2))
 BOTH = {"192.168.10.21:80": 1, "192.168.10.22:80": 2}
+
+
+class NoRoom(RecordingForwarder):
+    """Refuses tables, not programs."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage, refusal="no room")
+
+    def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
+        refusal, self.refusal = self.refusal, ""
+        try:
+            return super().attach(program, interfaces, mode)
+        finally:
+            self.refusal = refusal
 
 
 def running(*virtual_servers: VirtualServer) -> Stage:
@@ -304,6 +319,17 @@ def test_a_data_plane_that_somebody_took_away_is_noticed_although_nothing_change
     assert stage.serving() == BOTH
     assert [program for program, _, _ in stage.forwarder.attached] == ["/bpf/anew"]
     assert [each.key for each in stage.facts if isinstance(each, AlarmCleared)] == ["forwarder/problem"]
+
+
+def test_nothing_is_attached_to_tables_that_could_not_be_written() -> None:
+    stage = Stage(forwarder=NoRoom)
+    stage.configure(PAIR)
+    stage.resolve(21, 22)
+    stage.go(20)
+    assert stage.forwarder.attached == []
+    stage.forwarder.refusal = ""
+    stage.go(31)
+    assert [each for each in stage.calls if each in ("apply", "attach")] == ["apply", "attach"]
 
 
 def test_a_change_is_tried_at_once_even_while_waiting_to_try_again() -> None:
