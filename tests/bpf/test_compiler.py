@@ -87,7 +87,7 @@ def test_tables_of_which_some_were_removed_are_made_anew_as_a_whole(directory: P
     build(directory)
     with Maps.open(directory) as maps:
         assert not maps.ids() & former
-        assert bpf.map_keys(maps.fds["endpoints"], maps.shape("endpoints").key_size) == []
+        assert list(bpf.map_keys(maps.fds["endpoints"], maps.shape("endpoints").key_size)) == []
 
 
 def test_the_same_again_is_another_program_of_the_same_name_on_the_same_maps(directory: Path) -> None:
