@@ -15,7 +15,7 @@ from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
-from haxlb.linux.short_lived import communicate
+from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.linux.teardown import remove_data_plane
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.node import NodeConfig, VrrpInstance
@@ -119,6 +119,7 @@ async def _run_crafter(orders: bytes) -> bytes:
         raise HostError(
             f"crafting gratuitous ARP took more than {CRAFT_PATIENCE_S:.0f} s", remedy="give the machine some rest"
         ) from problem
+    refuse_killed(process.returncode, "crafting gratuitous ARP")
     if process.returncode:
         last = complaints.decode(errors="replace").strip().splitlines()[-1:] or ["no word"]
         raise HostError(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import haxlb
 from haxlb.forwarding.layout import Sizes
-from haxlb.linux.short_lived import communicate
+from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.model.errors import HostError, NotPermitted
 
 PYTHON: Final = "/usr/bin/python3"
@@ -61,6 +61,7 @@ async def compile_forwarder(
         raise HostError(
             f"building the forwarder took more than {_TIMEOUT_S:.0f} s", remedy="give the machine some rest and restart"
         ) from problem
+    refuse_killed(process.returncode, "building the forwarder")
     return _program(said, complaints, process.returncode)
 
 

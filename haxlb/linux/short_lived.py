@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from haxlb.model.errors import HostError
+
 
 async def communicate(
     process: asyncio.subprocess.Process, said: bytes | None, patience_s: float
@@ -20,3 +22,11 @@ async def communicate(
             process.kill()
         await process.wait()
         raise
+
+
+def refuse_killed(code: int | None, what: str) -> None:
+    """Raises HostError where the process was ended by a signal: neither its program nor its input is to blame."""
+    if code is not None and code < 0:
+        raise HostError(
+            f"{what} was ended by signal {-code}", remedy="try again; a host short of memory kills (see dmesg)"
+        )

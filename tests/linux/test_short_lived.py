@@ -64,3 +64,11 @@ def test_a_compilation_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> No
         assert not alive(pid)
 
     asyncio.run(test())
+
+
+def test_a_compiler_that_is_killed_is_no_missing_package(tmp_path: Path) -> None:
+    compiler = tmp_path / "python3"
+    compiler.write_text("#!/bin/sh\nkill -9 $$\n")
+    compiler.chmod(0o755)
+    with pytest.raises(HostError, match=r"^building the forwarder was ended by signal 9 \(try again"):
+        asyncio.run(compile_forwarder(tmp_path / "bpf" / "1", python=str(compiler)))
