@@ -139,6 +139,9 @@ class Preprocessor:
         line = Line(stripped, file, number, text.index(stripped[0]))
         if "#" in stripped or "!" in stripped:
             line = uncommented(line)
+            if not line.text:
+                # Blanks that keepalived takes for none, before a comment.
+                return None
         return line if len(line.text) <= LINE_LIMIT // 4 or self._fits(line) else None
 
     def _decoded(self, path: Path, content: bytes) -> list[str]:

@@ -5,12 +5,12 @@ What haxlb.yml says has no place in that file and is not printed.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from haxlb.config.printer_routes import route_line, rule_line
+from haxlb.config.printer_words import word
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import ConfigError
 from haxlb.model.groups import SyncGroup
@@ -33,7 +33,6 @@ from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 
 STARS = "********"
 """What stands for a secret that is not shown."""
-_PLAIN = re.compile(r"[\w./:@%+=,-]+", re.ASCII)
 _SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
 _INDENT = "    "
 
@@ -56,20 +55,20 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
     yield from _block("global_defs", _global_defs(config))
     for script in config.track_scripts:
         yield ""
-        yield from _block(f"vrrp_script {_word(script.name)}", _track_script(script))
+        yield from _block(f"vrrp_script {word(script.name)}", _track_script(script))
     for thing in config.tracked:
         block, needed = _TRACKED[thing.kind]
         yield ""
-        target = " ".join(map(_word, thing.target))
+        target = " ".join(map(word, thing.target))
         lines = (f"{needed} {target}", f"weight {_weight(thing)}")
-        yield from _block(f"{block} {_word(thing.name)}", lines)
+        yield from _block(f"{block} {word(thing.name)}", lines)
     yield from _routing("static", config.static_routes, config.static_rules)
     for group in config.sync_groups:
         yield ""
-        yield from _block(f"vrrp_sync_group {_word(group.name)}", _sync_group(group))
+        yield from _block(f"vrrp_sync_group {word(group.name)}", _sync_group(group))
     for instance in config.instances:
         yield ""
-        yield from _block(f"vrrp_instance {_word(instance.name)}", _instance(instance, secrets=secrets))
+        yield from _block(f"vrrp_instance {word(instance.name)}", _instance(instance, secrets=secrets))
     for server in config.virtual_servers:
         yield ""
         endpoint = server.endpoint
@@ -82,14 +81,8 @@ def _block(head: str, lines: Iterable[str]) -> Iterator[str]:
     yield "}"
 
 
-def _word(text: str) -> str:
-    if '"' in text:
-        raise ConfigError(f'keepalived.conf cannot say `{text}`: a word holds no `"`')
-    return text if _PLAIN.fullmatch(text) else f'"{text}"'
-
-
 def _script(command: tuple[str, ...]) -> str:
-    return _word(" ".join(map(_argument, command)))
+    return word(" ".join(map(_argument, command)))
 
 
 def _argument(text: str) -> str:
@@ -120,7 +113,7 @@ def _track_script(script: TrackScript) -> Iterator[str]:
 
 
 def _sync_group(group: SyncGroup) -> Iterator[str]:
-    yield from _block("group", map(_word, group.members))
+    yield from _block("group", map(word, group.members))
     yield from _tracks(group.tracks)
 
 
@@ -133,13 +126,13 @@ def _routing(prefix: str, routes: tuple[Route, ...], rules: tuple[Rule, ...]) ->
 
 def _tracks(tracks: tuple[Track, ...]) -> Iterator[str]:
     for kind in TrackKind:
-        lines = [f"{_word(each.name)} weight {_weight(each)}" for each in tracks if each.kind is kind]
+        lines = [f"{word(each.name)} weight {_weight(each)}" for each in tracks if each.kind is kind]
         if lines:
             yield from _block(kind.value, lines)
 
 
 def _global_defs(config: NodeConfig) -> Iterator[str]:
-    yield f"router_id {_word(config.node)}"
+    yield f"router_id {word(config.node)}"
     pauses = {each.garp.interval_us for each in config.instances}
     if len(pauses) > 1:
         raise ConfigError("keepalived.conf has one vrrp_garp_interval for all instances; these have several")
@@ -149,7 +142,7 @@ def _global_defs(config: NodeConfig) -> Iterator[str]:
 
 def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     yield f"state {'MASTER' if instance.initial_role is Role.MASTER else 'BACKUP'}"
-    yield f"interface {_word(instance.interface)}"
+    yield f"interface {word(instance.interface)}"
     yield f"virtual_router_id {instance.vrid}"
     yield f"priority {instance.priority}"
     yield f"version {instance.version}"
@@ -159,7 +152,7 @@ def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     if instance.preempt_delay_us:
         yield f"preempt_delay {in_seconds(instance.preempt_delay_us)}"
     if instance.auth_pass is not None:
-        password = _word(instance.auth_pass) if secrets else STARS
+        password = word(instance.auth_pass) if secrets else STARS
         yield from _block("authentication", ("auth_type PASS", f"auth_pass {password}"))
     if instance.source is not None:
         yield f"{'unicast' if instance.peers else 'mcast'}_src_ip {instance.source}"
@@ -185,13 +178,13 @@ def _garp(garp: GarpConfig) -> Iterator[str]:
 
 
 def _vip(vip: Vip) -> str:
-    words = [f"{vip.address}/{vip.prefix_length}", "dev", _word(vip.interface)]
+    words = [f"{vip.address}/{vip.prefix_length}", "dev", word(vip.interface)]
     if vip.scope:
         words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
     if vip.broadcast is not None:
         words += ["brd", str(vip.broadcast)]
     if vip.label is not None:
-        words += ["label", _word(vip.label)]
+        words += ["label", word(vip.label)]
     return " ".join(words)
 
 
@@ -250,23 +243,23 @@ def _check(check: Check) -> Iterator[str]:
         return
     yield f"http_protocol {check.http_protocol}"
     if check.virtualhost is not None:
-        yield f"virtualhost {_word(check.virtualhost)}"
+        yield f"virtualhost {word(check.virtualhost)}"
     if check.sni is not None:
         # keepalived knows sni_name since 2.4.4 only.
-        yield "enable_sni" if check.sni == check.virtualhost else f"sni_name {_word(check.sni)}"
+        yield "enable_sni" if check.sni == check.virtualhost else f"sni_name {word(check.sni)}"
     for each in check.urls:
         yield from _block("url", _url(each))
 
 
 def _url(url: HttpUrl) -> Iterator[str]:
-    yield f"path {_word(url.path)}"
+    yield f"path {word(url.path)}"
     if url.digest is not None:
         yield f"digest {url.digest}"
     ranges = (str(low) if low == high else f"{low}-{high}" for low, high in url.status_codes)
     yield f"status_code {' '.join(ranges)}"
     if url.virtualhost is not None:
-        yield f"virtualhost {_word(url.virtualhost)}"
+        yield f"virtualhost {word(url.virtualhost)}"
     if url.regex is not None:
-        yield f"regex {_word(url.regex)}"
+        yield f"regex {word(url.regex)}"
     if url.regex_no_match:
         yield "regex_no_match"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from haxlb.config.printer_words import word
 from haxlb.model.routes import NextHop, Route, Rule
 
 
 def route_line(route: Route) -> str:
     """One line of a block of routes; it is read to the same route."""
-    return " ".join(_route(route))
+    return " ".join(map(word, _route(route)))
 
 
 def rule_line(rule: Rule) -> str:
@@ -17,7 +18,7 @@ def rule_line(rule: Rule) -> str:
     words = ["inet6" if rule.family == 6 else "inet"]  # noqa: PLR2004 - IPv6
     for name, text in rule.selectors:
         words += [name, text] if text else [name]
-    return " ".join((*words, *rule.action))
+    return " ".join(map(word, (*words, *rule.action)))
 
 
 def _route(route: Route) -> Iterator[str]:

@@ -44,7 +44,7 @@ vrrp_instance A {
     virtual_routes {
         10.9.0.0/16 via 10.0.0.254 dev eth1 src 10.0.0.1 metric 7 table 3 mtu lock 1400 onlink no_track
         blackhole 10.8.0.0/16
-        10.7.0.0/16 nexthop via 10.0.0.2 dev eth1 weight 3 nexthop via 10.0.0.3 dev eth2 onlink
+        10.7.0.0/16 nexthop via 10.0.0.2 dev eth1 weight 3 nexthop via 10.0.0.3 dev " eth2" onlink
         2001:db8:1::/48 via 2001:db8::fe dev eth1
     }
     virtual_rules {
@@ -106,7 +106,7 @@ def test_routes(config):
             destination="10.7.0.0/16",
             nexthops=(
                 NextHop(via="10.0.0.2", device="eth1", weight=3),
-                NextHop(via="10.0.0.3", device="eth2", onlink=True),
+                NextHop(via="10.0.0.3", device=" eth2", onlink=True),
             ),
         ),
         Route(destination="2001:db8:1::/48", via="2001:db8::fe", device="eth1"),

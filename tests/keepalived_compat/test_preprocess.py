@@ -37,6 +37,10 @@ class TestConditions:
         assert found(reading("@lb1\n")) == [("error", "bad-condition", 1, 1, 5)]
 
 
+def test_a_line_of_odd_blanks_and_a_comment_is_empty(reading, found):
+    assert "unknown-keyword" not in [each[1] for each in found(reading("\N{NO-BREAK SPACE}\N{NO-BREAK SPACE} # a\n"))]
+
+
 class TestDefinitions:
     @pytest.mark.parametrize(
         ("text", "value"),
