@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from typing import IO
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -65,21 +66,24 @@ def _alarms(console: Console, status: NodeStatus) -> None:
 def _instances(console: Console, status: NodeStatus) -> None:
     if not status.instances:
         return
-    table = _table("VRRP instance", "state", "since", "prio", "on", "VIPs", "peer", "why")
-    for each in status.instances:
-        role = each.role.value + (" (yielded)" if each.yielded else "")
-        table.add_row(
-            f"{each.name} (VRID {each.vrid}, v{each.version})",
-            Text(role, _ROLE_STYLES[each.role]),
-            _ago(status.at, each.since_at),
-            str(each.priority),
-            each.interface,
-            _joined(each.vips),
-            _peers(each, status.at),
-            each.reason,
-        )
-    _put(console, table)
-    for each in status.instances:
+    rows: list[dict[str, str | Text]] = [
+        {
+            "VRRP instance": f"{each.name} (VRID {each.vrid}, v{each.version})",
+            "state": Text(each.role.value + (" (yielded)" if each.yielded else ""), _ROLE_STYLES[each.role]),
+            "since": _ago(status.at, each.since_at),
+            "prio": str(each.priority),
+            "on": each.interface,
+            "VIPs": _joined(each.vips),
+            "peer": _peers(each, status.at),
+            "why": each.reason,
+        }
+        for each in status.instances
+    ]
+    console.print()
+    left_out = _put(console, rows, spare=("why", "peer"))
+    for each, row in zip(status.instances, rows, strict=True):
+        for column in left_out:
+            console.print(f"  {each.name}: {column} {row[column]}", markup=False)
         rejected = ", ".join(f"{count} {reason}" for reason, count in each.adverts_rejected.items())
         console.print(
             f"  {each.name}: {each.adverts_sent} adverts sent, {each.adverts_received} received"
@@ -89,8 +93,10 @@ def _instances(console: Console, status: NodeStatus) -> None:
 
 
 def _peers(instance: InstanceStatus, at: float) -> str:
-    known = (f"{peer.address} prio {peer.priority}, {_ago(at, peer.heard_at)} ago" for peer in instance.peers)
-    return _joined(known)
+    return _joined(
+        f"{peer.address} {f'prio {peer.priority},' if peer.priority else 'resigned'} {_ago(at, peer.heard_at)} ago"
+        for peer in instance.peers
+    )
 
 
 def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
@@ -100,20 +106,27 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
     style = "green" if state == "serving" else "bold red"
     counted = f"  {service.packets} packets, {service.bytes} bytes, {service.flows} flows"
     console.print(Text.assemble((head, "bold"), (state, style), counted))
-    table = _table("-> RemoteAddress:Port", "Forward", "Weight", "health", "since", "flows", "packets", "MAC", "why")
-    for each in service.real_servers:
-        table.add_row(
-            f"-> {each.address}:{each.port}{' (sorry)' if each.is_sorry else ''}",
-            "Route",
-            str(each.weight),
-            _health(each),
-            _ago(at, each.since_at),
-            str(each.flows),
-            str(each.packets),
-            each.mac or Text("unresolved", "bold red"),
-            each.reason,
-        )
-    console.print(table)
+    rows: list[dict[str, str | Text]] = [
+        {
+            "-> RemoteAddress:Port": f"-> {each.address}:{each.port}{' (sorry)' if each.is_sorry else ''}",
+            "Forward": "Route",
+            "Weight": str(each.weight),
+            "health": _health(each),
+            "since": _ago(at, each.since_at),
+            "flows": str(each.flows),
+            "packets": str(each.packets),
+            "MAC": each.mac or Text("unresolved", "bold red"),
+            "why": each.reason,
+        }
+        for each in service.real_servers
+    ]
+    if not rows:
+        return
+    if "why" in _put(console, rows, spare=("why", "Forward", "packets", "MAC")):
+        for each in service.real_servers:
+            if not each.in_pool:
+                why = each.reason if each.mac else f"MAC unresolved; {each.reason}"
+                console.print(f"  {each.address}:{each.port}: {why}", markup=False)
 
 
 def _health(server: RealServerStatus) -> Text:
@@ -157,16 +170,21 @@ def _history(console: Console, status: NodeStatus) -> None:
             console.print(f"  {line}", markup=False)
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column not in ("why", "VIPs", "peer"))
-    return table
-
-
-def _put(console: Console, table: Table) -> None:
-    console.print()
+def _put(console: Console, rows: Sequence[Mapping[str, str | Text]], *, spare: tuple[str, ...]) -> tuple[str, ...]:
+    """Print a table, on a narrow terminal without its spare columns: which were left out, the first one first."""
+    for number in range(len(spare) + 1):
+        left_out = spare[:number]
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        columns = [column for column in rows[0] if column not in left_out]
+        for column in columns:
+            table.add_column(column, overflow="fold", no_wrap=column not in ("why", "VIPs", "peer"))
+        for row in rows:
+            table.add_row(*(row[column] for column in columns))
+        unlimited = console.options.update_width(_PLAIN_WIDTH)
+        if Measurement.get(console, unlimited, table).maximum <= console.width:
+            break
     console.print(table)
+    return left_out
 
 
 def _joined(words: Iterable[str]) -> str:

@@ -62,6 +62,24 @@ def test_one_line_per_server_in_a_pipe_whatever_its_length(status):
     assert "x" * 400 in line
 
 
+def test_a_narrow_terminal_cuts_no_address_and_no_reason(status, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = rendered(status).splitlines()
+    assert "  VI_1: why no advert for 3.609 s" in lines
+    assert "  VI_1: peer 192.168.10.12 prio 100, 4 min 10 s ago" in lines
+    assert any(line.startswith("VI_1 (VRID 51, v2)") and line.endswith("192.168.10.100/24") for line in lines)
+    assert any(line.startswith("-> 192.168.10.21:80  ") for line in lines)
+    (down,) = (line for line in lines if line.startswith("  192.168.10.22:80: "))
+    assert down.endswith("connection refused")
+
+
+def test_a_peer_that_has_resigned(status):
+    gone = replace(status.instances[0].peers[0], priority=0)
+    assert "192.168.10.12 resigned 4 min 10 s ago" in rendered(
+        replace(status, instances=(replace(status.instances[0], peers=(gone,)),))
+    )
+
+
 def test_a_terminal_gets_colours_unless_it_does_not_want_them(status, monkeypatch):
     terminal = Terminal()
     render(status, terminal)
@@ -120,8 +138,8 @@ def test_the_form_of_ipvsadm(status):
         "Prot LocalAddress:Port Scheduler Flags",
         "  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn",
         "TCP  192.168.10.100:80 wrr",
-        "  -> 192.168.10.21:80             Route   3      3          -",
-        "  -> 192.168.10.23:80             Route   0      3          -",
+        "  -> 192.168.10.21:80             Route   3      -          -",
+        "  -> 192.168.10.23:80             Route   0      -          -",
     ]
 
 
