@@ -79,9 +79,11 @@ class HandOverProcedure:
     async def _peer_lives(self, instance: VrrpInstance, status: InstanceStatus) -> bool:
         evidence = self._recently_heard(status) or self._broker.evidence(instance.vrid)
         if not evidence:
-            heard = tuple(str(peer.address) for peer in status.peers)
+            # That the host of a peer that has resigned answers ARP says nothing of its VRRP; with multicast IGMP does.
+            heard = tuple(str(peer.address) for peer in status.peers if peer.priority > 0)
             evidence = await self._probe.probe(instance, heard)
-        self._tell(instance, "peer", evidence or "no sign of a living peer", ok=bool(evidence))
+        resigned = "".join(f"; {peer.address} has resigned" for peer in status.peers if peer.priority == 0)
+        self._tell(instance, "peer", evidence or f"no sign of a living peer{resigned}", ok=bool(evidence))
         return bool(evidence)
 
     def _recently_heard(self, status: InstanceStatus) -> str:

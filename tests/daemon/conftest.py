@@ -210,6 +210,7 @@ class FakeWorld:
     too_much: str = ""
     swap_problem: str = ""
     probe_evidence: str = "192.168.10.12 answers"
+    hosts_up: tuple[str, ...] = ()
     probed: list[str] = field(default_factory=list)
     mqtt_evidence: str = ""
     order: list[str] = field(default_factory=list)
@@ -358,9 +359,8 @@ class FakeWorld:
         self.order.append("broker closed")
 
     async def probe(self, each: VrrpInstance, heard: tuple[str, ...]) -> str:
-        del heard
         self.probed.append(each.name)
-        return self.probe_evidence
+        return self.probe_evidence or next((f"{host} answers ARP" for host in heard if host in self.hosts_up), "")
 
     def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
         self.known = tuple(peers)

@@ -96,6 +96,19 @@ def test_an_old_advert_is_no_evidence(play, kit):
     play(scene, kit.node(), probe_evidence="")
 
 
+@pytest.mark.parametrize(("last_priority", "evidence"), [(100, "192.168.10.12 answers ARP"), (0, "")])
+def test_a_host_that_answers_is_no_evidence_when_its_last_word_was_a_farewell(play, kit, last_priority, evidence):
+    async def scene(world):
+        await become_master(world)
+        heard = PeerStatus(address=IPv4Address("192.168.10.12"), priority=last_priority, heard_at=world.wall() - 60)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(heard,))
+        _, steps, told = await fail_over(world)
+        assert ("peer", bool(evidence)) in steps
+        assert told[1].reason == (evidence or "no sign of a living peer; 192.168.10.12 has resigned")
+
+    play(scene, kit.node(), probe_evidence="", hosts_up=("192.168.10.12",))
+
+
 def test_a_farewell_is_not_a_takeover(play, kit):
     async def scene(world):
         await become_master(world)
