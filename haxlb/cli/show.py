@@ -18,9 +18,15 @@ from haxlb.model.wire import to_json
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the whole status as one JSON object, schema haxlb.status/1."
 )
-@click.option("-L", "--ipvs", "ipvs", is_flag=True, help="Only the virtual servers, as `ipvsadm -Ln` prints them.")
+@click.option(
+    "-L",
+    "--ipvs",
+    "ipvs",
+    is_flag=True,
+    help="Only the virtual servers, as `ipvsadm -Ln` prints them; how many connections are open is not known.",
+)
 @click.option("-n", "numeric", is_flag=True, help="Accepted for `-Ln`: addresses are always numeric.")
-@click.option("--stats", is_flag=True, help="With -L: packets and bytes instead of connections.")
+@click.option("--stats", is_flag=True, help="As -L, with the connections, packets and bytes since the start.")
 @runtime_dir_option
 def show(runtime_dir: Path, *, as_json: bool, ipvs: bool, numeric: bool, stats: bool) -> None:
     """Show how the director is: instances, virtual servers, health, alarms, data plane, history.

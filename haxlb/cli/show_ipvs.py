@@ -1,8 +1,9 @@
 """Virtual servers in the form of `ipvsadm -Ln`: for the eyes and scripts that know it.
 
 The header is haxlb's own, so that nobody takes it for the kernel's table. XDP sees one direction only, and hash
-schedulers keep no flows: what ipvsadm calls ActiveConn is the number of flows that a server was given, and the columns
-of the other direction are `-`, not 0.
+schedulers keep no flows, so that nobody knows how many connections are open: ActiveConn and InActConn are `-`, as are
+the columns of the other direction, and not 0 or a number that only grows. Conns of `--stats` is such a number for
+ipvsadm, too: the flows that a server was given.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def connections(status: NodeStatus) -> Iterator[str]:
     for service in status.virtual_servers:
         yield f"{service.protocol:<4} {service.address}:{service.port} {service.scheduler}"
         for server in _in_table(service):
-            yield f"  -> {_endpoint(server):<28} {'Route':<7} {server.weight:<6} {server.flows:<10} -"
+            yield f"  -> {_endpoint(server):<28} {'Route':<7} {server.weight:<6} {'-':<10} -"
 
 
 def statistics(status: NodeStatus) -> Iterator[str]:
