@@ -55,7 +55,7 @@ def _role_changed(fact: RoleChanged) -> Entry:
         fields={
             "instance": fact.instance,
             "vrid": fact.vrid,
-            "from_": before,
+            "from": before,
             "to": after,
             "priority": fact.priority,
             "reason": fact.reason,
