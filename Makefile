@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ARGS ?=
 
-.PHONY: setup demo test bench check fmt clean help
+.PHONY: setup demo test bench fuzz check fmt clean help
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ demo: .venv/.done ## two directors, three web servers, real traffic, every failu
 
 bench: .venv/.done ## figures as JSON lines, as ratios inside one run
 	@$(SUDO) $(PY) -m tests.bench $(ARGS)
+
+fuzz: .venv/.done ## a million mutations of real configurations. ARGS="COUNT SEED"
+	$(PY) -m tests.fuzz.mutations $(ARGS)
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

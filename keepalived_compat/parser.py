@@ -54,39 +54,39 @@ class Parser:
                 elif text == "}":
                     missing -= not word[5]
         self._missing = missing
-        for line in lines:
-            self._line(line)
+        for index, line in enumerate(lines):
+            self._line(line, lines[index + 1] if index + 1 < len(lines) else _NO_WORDS)
         self._expect_body()
         self._finish()
         return self._root
 
-    def _line(self, line: list[Word]) -> None:
+    def _line(self, line: list[Word], following: list[Word]) -> None:
         texts = [each[0] for each in line]
         if "{" not in texts and "}" not in texts:
-            self._statement(line, opens=False)
+            self._statement(line, following)
             return
         start = 0
         for index, text in enumerate(texts):
             if text not in _BRACES or line[index].quoted:
                 continue
             if index > start:
-                self._statement(line[start:index], opens=text == "{")
+                self._statement(line[start:index], line[index:])
             if text == "{":
                 self._open(line[index])
             else:
                 self._close(line[index], first=index == 0)
             start = index + 1
         if start < len(line):
-            self._statement(line[start:] if start else line, opens=False)
+            self._statement(line[start:] if start else line, following)
 
-    def _statement(self, words: list[Word], *, opens: bool) -> None:
+    def _statement(self, words: list[Word], following: list[Word]) -> None:
         frame = self._stack[-1]
         if frame.awaits:
             self._expect_body()
             frame = self._stack[-1]
         keyword = frame.rows.get(words[0][0])
         if keyword is None:
-            self._resynchronise(words[0], opens=opens)
+            self._resynchronise(words[0], opens=bool(following) and following[0].opens)
             frame = self._stack[-1]
             keyword = frame.rows.get(words[0][0])
         frame.body.statements.append(Statement(words))
@@ -224,6 +224,7 @@ class Parser:
 _SHOWN = 4
 _BRACES = frozenset("{}")
 _NOTHING: Block = {}
+_NO_WORDS: list[Word] = []
 
 
 def _braces(count: int) -> str:

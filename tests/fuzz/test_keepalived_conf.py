@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from haxlb.model.wire import from_json, to_json
 from keepalived_compat.diagnostics import Severity
 from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.rendering import as_json, as_text
+from tests.fuzz.mutations import mutations, seeds
+from tests.fuzz.mutations import survives as mutations_survives
 
 GATE = settings(derandomize=True, deadline=None, max_examples=400)
 """In the gate every run tries the same inputs."""
@@ -167,3 +170,48 @@ SETTINGS = st.one_of(
 @example(b"!!python/object:os.system x")
 def test_any_settings(content):
     survives(b"", content)
+
+
+def test_mutations_of_real_files():
+    """The same ones on every run; `make fuzz` goes on for a million."""
+    for content, _ in zip(mutations(seeds(), seed=0), range(300), strict=False):
+        mutations_survives(content)
+
+
+GROWING = {
+    "opening braces": "{\n",
+    "closing braces": "}\n",
+    "unclosed instances": "vrrp_instance A {\n",
+    "unclosed servers": "virtual_server 10.0.0.1 80 {\n real_server 10.0.0.2 80 {\n  TCP_CHECK {\n",
+    "unknown blocks": "foo {\n",
+    "unknown words": "wrod x\n",
+    "one word twice": "global_defs {\n router_id a\n router_id b\n}\n",
+    "quotes": 'x "\n',
+    "definitions": "$A=x\nrouter_id $A\n",
+    "undefined names": "x ${UNDEFINED}\n",
+    "conditions": "@lb2 x\n",
+    "sequences": "~SEQ(i,1,3) x$i\n",
+    "instances": "vrrp_instance A {\n interface eth0\n virtual_router_id 1\n virtual_ipaddress {\n  10.0.0.1\n }\n}\n",
+    "servers": "virtual_server 10.0.0.1 80 {\n lb_algo rr\n lb_kind DR\n real_server 10.0.0.2 80 {\n }\n}\n",
+    "tracks": "vrrp_instance A {\n track_script {\n  a weight 5\n }\n}\n",
+    "routes": "static_routes {\n default via 10.0.0.1\n}\n",
+    "comments": "# x\n! y\n",
+}
+
+
+def spent(text: str) -> float:
+    """CPU seconds; the shorter of two, because the machine does other things too."""
+    times = []
+    for _ in range(2):
+        begin = time.process_time()
+        load(CONF, settings=None, node="lb1", reader=Memory(text.encode()))
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+@pytest.mark.parametrize("text", GROWING.values(), ids=GROWING)
+def test_time_grows_with_size(text):
+    """Four times the size: four times the time, with room; quadratic would be sixteen."""
+    repeats = 400 // text.count("\n")
+    small, large = spent(text * repeats), spent(text * 4 * repeats)
+    assert large < 9 * max(small, 0.004)
