@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,7 +97,20 @@ def config(context: click.Context, path: Path, settings: Path, style: str, confi
 
 def read_configuration(path: Path, settings: Path | None, config_id: str = "") -> Loaded:
     """Load the files as `haxlb check` does, without a look at this host's interfaces."""
-    return load(path, settings=settings, node=socket.gethostname(), config_id=config_id)
+    with no_collection():
+        return load(path, settings=settings, node=socket.gethostname(), config_id=config_id)
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """All that is made while a configuration is read stays: to look for garbage would only double the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def effective(loaded: Loaded) -> NodeConfig:

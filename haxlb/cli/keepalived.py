@@ -16,6 +16,7 @@ import click
 
 from haxlb import __version__
 from haxlb.cli.client import RUNTIME_DIR
+from haxlb.cli.config import no_collection
 from haxlb.cli.keepalived_arguments import WrongUsage, parse, usage, void_flags
 from haxlb.config import Loaded, load
 from haxlb.config.part import Part
@@ -107,13 +108,14 @@ def _mask(text: str) -> int:
 
 
 def _load(given: dict[str, str]) -> Loaded:
-    return load(
-        Path(given.get("use-file", DEFAULT_FILE)),
-        settings=DEFAULT_SETTINGS,
-        interfaces=frozenset(name for _, name in socket.if_nameindex()),
-        node=socket.gethostname(),
-        config_id=given.get("config-id", ""),
-    )
+    with no_collection():
+        return load(
+            Path(given.get("use-file", DEFAULT_FILE)),
+            settings=DEFAULT_SETTINGS,
+            interfaces=frozenset(name for _, name in socket.if_nameindex()),
+            node=socket.gethostname(),
+            config_id=given.get("config-id", ""),
+        )
 
 
 def _test(given: dict[str, str]) -> int:

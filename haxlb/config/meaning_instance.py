@@ -125,6 +125,16 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
+def _noticed_us(script: TrackScript) -> int:
+    """The worst case: it begins to hang right after a run that was well, and each run lasts its whole timeout.
+
+    keepalived skips runs that are due while one is under way.
+    """
+    interval, timeout = script.interval_us, script.timeout_us
+    period = max(-(-timeout // interval), 1) * interval
+    return interval + (script.fall - 1) * period + timeout
+
+
 def _in_a_row(fall: int) -> str:
     return "" if fall == 1 else f", {fall} times in a row"
 
@@ -132,8 +142,7 @@ def _in_a_row(fall: int) -> str:
 def _track(instance: VrrpInstance, track: Track, script: TrackScript | None) -> str:
     what = f"{track.name} {'being well' if track.reverse else 'failing'}"
     if script is not None:
-        # The worst case: it fails right after a run that was well; the last run that counts lasts its whole timeout.
-        noticed = script.fall * script.interval_us + script.timeout_us
+        noticed = _noticed_us(script)
         what += (
             f" ({' '.join(script.command)}, every {in_seconds(script.interval_us)} s{_in_a_row(script.fall)}:"
             f" noticed after at most {in_seconds(noticed)} s)"

@@ -108,6 +108,12 @@ def test_what_is_tracked(sentences, weight, priority, sentence):
     assert any(each.startswith(sentence) for each in sentences(text))
 
 
+def test_a_script_that_outlasts_its_interval_is_noticed_later(sentences):
+    text = SCRIPT % "timeout 5" + INSTANCE % "track_script {\nchk\n}"
+    # Begun at 2, 8 and 14 s: each lasts 5 s, and the next is due at an even second.
+    assert any("noticed after at most 19 s" in each for each in sentences(text))
+
+
 def test_several_that_fail(sentences):
     text = INSTANCE % "priority 150\ntrack_interface {\neth1 weight -20\neth2 weight -40\n}"
     assert (
