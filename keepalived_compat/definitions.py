@@ -49,6 +49,8 @@ class Definitions:
         self._values: dict[str, list[Line]] = {}
         self._name = ""
         self._generated = 0
+        self._endless: set[str] = set()
+        """Names that were found to use themselves: to find it out takes long, once is enough."""
 
     def begins(self, line: Line) -> bool:
         """The line is a definition."""
@@ -142,6 +144,7 @@ class Definitions:
                     continue
                 steps += 1
                 if steps > STEP_LIMIT or len(current.text) > EXPANSION_LIMIT:
+                    self._endless.add(found["bare"] or found["braced"])
                     self._complaints.error(
                         "endless-definition",
                         line.span(0, len(line.text)),
@@ -169,6 +172,10 @@ class Definitions:
             if text is not None:
                 return [Line(text, line.file, _BUILT_IN_LINE)]
             self._complain_of_built_in(found, name, argument, line)
+            return None
+        if name in self._endless:
+            where = line.span(found.start(), found.end())
+            self._complaints.error("endless-definition", where, f"`{name}` uses itself and is not replaced")
             return None
         value = self._values.get(name)
         if value is None or argument:

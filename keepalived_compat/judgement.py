@@ -129,12 +129,13 @@ class Judge:
         section = Section(block)
         rows = self._grammar[block]
         for statement in body.statements:
-            keyword = rows.get(statement.words[0][0])
+            words = statement.words
+            keyword = rows.get(words[0][0])
             if keyword is not None and keyword.secret:
                 self._hide(statement)
-            if keyword is None or statement.words[0].quoted:
+            if keyword is None or words[0].quoted:
                 self._complain_of_unknown(statement, block)
-            else:
+            elif not (keyword.body is None and statement.body is None and _take(words, keyword, section)):
                 self._use(statement, keyword, section, read=read)
         return section
 
@@ -359,6 +360,17 @@ class Judge:
         hint = did_you_mean(word.text, self._grammar[block]) if self._hints_left > 0 else ""
         self._hints_left -= 1
         self._complaints.error("unknown-keyword", word, f"unknown keyword `{_short(word.text)}` {where}{rest}", hint)
+
+
+def _take(words: list[Word], keyword: Keyword, section: Section) -> bool:
+    """Take a statement of which there is nothing to say, as there is of hardly any: half the way of `_use`."""
+    if keyword.support is not Support.SUPPORTED or keyword.zero:
+        return False
+    value = plain_value(words, keyword.argument)
+    if value is None or (not keyword.many and section.has(keyword.means or keyword.name)):
+        return False
+    section.add(Entry(keyword, tuple(words), value))
+    return True
 
 
 def _read(text: str, argument: Argument) -> Taken:

@@ -63,7 +63,13 @@ class Parser:
     def _line(self, line: list[Word], following: list[Word]) -> None:
         texts = [each[0] for each in line]
         if "{" not in texts and "}" not in texts:
-            self._statement(line, following)
+            frame = self._stack[-1]
+            keyword = frame.rows.get(texts[0])
+            if keyword is None or frame.awaits:
+                self._statement(line, following)
+                return
+            frame.body.statements.append(Statement(line))
+            frame.awaits = keyword.body is not None
             return
         start = 0
         for index, text in enumerate(texts):

@@ -84,6 +84,11 @@ class TestDefinitions:
     def test_a_definition_of_itself_ends(self, reading, found):
         assert found(reading("$A=${A}${A}\n$A\n")) == [("error", "endless-definition", 2, 1, 3)]
 
+    def test_a_definition_of_itself_is_found_out_once(self, reading, found):
+        said = found(reading("$A=${A}${A}\n$A\nx $A\n"))
+        assert said[:2] == [("error", "endless-definition", 2, 1, 3), ("error", "unknown-keyword", 3, 1, 2)]
+        assert said[2:] == [("error", "endless-definition", 3, 3, 5)]
+
     def test_a_hash_from_a_definition_begins_a_comment(self, reading):
         read = reading("vrrp_instance A {\n interface eth0${_HASH}x\n}\n")
         assert only_instance(read).value("interface") == "eth0"
