@@ -14,8 +14,8 @@ from haxlb.model.errors import HostError
 from haxlb.model.node import SECOND_US
 from haxlb.model.status import ProcessStatus
 
-STOP_PATIENCE_S = 5.0
-"""As keepalived: what has not left by then is killed."""
+STOP_PATIENCE_S = 6.0
+"""What has not left by then is killed: a second more than scripts that hang may take (speaker_main, notify)."""
 KILL_PATIENCE_S = 2.0
 
 

@@ -53,6 +53,9 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         later.append(f"the node is called {old.node} until haxlb is restarted")
     if old.forwarding.flow_buckets_log2 != new.forwarding.flow_buckets_log2:
         later.append("flow_buckets_log2 changes when haxlb is restarted")
+    if old.forwarding.mode != new.forwarding.mode:
+        # A link keeps its mode; to replace it would be a gap in which packets reach nobody.
+        later.append("forwarding.mode counts where the program is attached anew: stop haxlb, `haxlb detach`, start it")
     return Change(
         speaker=not plan.instances.none,
         checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved,

@@ -48,7 +48,8 @@ def test_words(kit):
 
 def test_what_waits_for_a_restart_is_said(kit):
     old = kit.node()
-    new = replace(old, node="lb9", forwarding=ForwardingSettings(flow_buckets_log2=18))
+    new = replace(old, node="lb9", forwarding=ForwardingSettings(flow_buckets_log2=18, mode="generic"))
     change = compare(old, new)
-    assert len(change.later) == 2
+    assert len(change.later) == 3
     assert "lb1 until haxlb is restarted" in change.later[0]
+    assert "forwarding.mode" in change.later[2]

@@ -301,6 +301,24 @@ def test_the_first_virtual_server_comes_by_reload(site):
     eventually(lambda: not carries_xdp(one), "and detached when the last virtual server goes")
 
 
+def test_scripts_that_hang_delay_the_end_and_no_hand_over(site, tmp_path):
+    script = tmp_path / "hang"
+    script.write_text("#!/bin/sh\ntrap '' TERM\nsleep 600\n")
+    script.chmod(0o755)
+    one = site.director("lb1", 150, servers=False)
+    text = one.config.read_text()
+    one.config.write_text(text.replace("advert_int 0.1", f"advert_int 0.1\n    notify_master {script}"))
+    one.start()
+    one.becomes(Role.MASTER)
+    before_ns = time.time_ns()
+    one.process.send_signal(signal.SIGTERM)
+    farewell = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0")
+    assert (farewell[0].at_ns - before_ns) / 1e6 < 500
+    assert one.process.wait(timeout=LIMIT_S) == 0
+    assert one.host.pids() == []
+    assert "process_killed" not in one.events()
+
+
 def test_services_that_are_no_longer_configured_at_the_next_start_are_not_forwarded(site):
     one = site.director("lb1", 150).start()
     one.becomes(Role.MASTER)
