@@ -15,12 +15,14 @@ setup: .venv/.done ## Debian packages and the virtual environment .venv
 	@SUDO="$(SUDO)" bash deploy/setup.sh
 	@touch $@
 
-check: .venv/.done ## ruff, mypy --strict, import-linter
+check: .venv/.done ## ruff, mypy --strict, import-linter, the generated reference
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	MYPYPATH=deploy .venv/bin/mypy -p demo -m lab
 	.venv/bin/lint-imports
+	@$(PY) -m keepalived_compat.manual | cmp -s - docs/reference/keepalived-conf.md || \
+	  { echo 'stale: $(PY) -m keepalived_compat.manual > docs/reference/keepalived-conf.md'; exit 1; }
 
 fmt: .venv/.done ## format and fix what can be fixed
 	.venv/bin/ruff format .
