@@ -10,19 +10,12 @@ is nothing beside a probe's deadline, while a second thread would have to be kep
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import os
 import resource
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any
 
 from haxlb.daemon.checker import Checker
 from haxlb.daemon.messages import (
@@ -33,11 +26,12 @@ from haxlb.daemon.messages import (
     Message,
     PeersKnown,
     Ready,
-    Stop,
     SwapProgram,
 )
 from haxlb.forwarding.wanted import NextHop
 from haxlb.health.outcome import Outcome
+from haxlb.linux import child
+from haxlb.linux.child import FLUSH_TIMEOUT_S
 from haxlb.linux.neighbours import Neighbours
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pinned import PinnedForwarder, VerdictFile
@@ -45,11 +39,9 @@ from haxlb.linux.pipe import Pipe
 from haxlb.linux.probing import Prober
 from haxlb.linux.realtime import freeze_collector
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
-from haxlb.model.errors import Bug, HostError
 from haxlb.model.facts import Fact
 
 SCRIPTS_TIMEOUT_S = 3.0
-FLUSH_TIMEOUT_S = 1.0
 OPEN_FILES = 65536
 """One for each probe under way; the usual 1024 would be too few when a thousand servers hang."""
 
@@ -98,8 +90,9 @@ class CheckerProcess:
             case _:
                 self._pipe.log("warning", "message_not_for_the_checker", message=type(message).__name__)
 
-    async def leave(self) -> None:
+    async def leave(self, reason: str) -> None:
         """End the probes, let the scripts run, deliver what is still to be said; the data plane stays."""
+        del reason
         self._neighbours.close()
         await self._prober.close()
         self._wake.close()
@@ -150,75 +143,11 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def serve(fd: int) -> int:
-    """Run until told to leave; the exit code."""
-    pipe = Pipe(fd)
-    loop = asyncio.get_running_loop()
-    ending: asyncio.Future[None] = loop.create_future()
-
-    def end() -> None:
-        if not ending.done():
-            ending.set_result(None)
-
-    loop.set_exception_handler(_crash(pipe))
-    loop.add_signal_handler(signal.SIGTERM, end)
-    # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def _build(pipe: Pipe) -> CheckerProcess:
     raise_file_limit()
-    try:
-        process = CheckerProcess(pipe)
-    except HostError as problem:
-        pipe.send(Ready(of=ConfigureChecker.__name__, problem=str(problem)))
-        await pipe.drained(FLUSH_TIMEOUT_S)
-        pipe.close()
-        return problem.exit_code
-    taking = asyncio.create_task(_take(pipe, process.handle, end))
-    taking.add_done_callback(_raise)
-    await ending
-    taking.cancel()
-    await process.leave()
-    return 0
-
-
-async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[], None]) -> None:
-    async for message in pipe:
-        if isinstance(message, Stop):
-            break
-        handle(message)
-    end()
-
-
-def _raise(task: asyncio.Task[None]) -> None:
-    """Bring a task's error to the loop's exception handler now, not when the task is collected."""
-    if not task.cancelled():
-        task.result()
-
-
-def _crash(pipe: Pipe) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """End at once: half a checker would leave dead servers in the pool. The supervisor starts a new one."""
-
-    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        problem = context.get("exception")
-        if problem is None:
-            pipe.log("warning", "asyncio_complains", detail=context.get("message"))
-            return
-        text = "".join(traceback.format_exception(problem))
-        pipe.log("error", "checker_crashed", traceback=text)
-        sys.stderr.write(text)
-        sys.stderr.flush()
-        os._exit(Bug.exit_code)
-
-    return handler
-
-
-def main(argv: Iterable[str] | None = None) -> int:
-    """Parse `--fd N` and run."""
-    parser = argparse.ArgumentParser(prog="haxlb.linux.checker_main", description=__doc__)
-    parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
-    arguments = parser.parse_args(None if argv is None else list(argv))
-    return asyncio.run(serve(arguments.fd))
+    return CheckerProcess(pipe)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    about = (__doc__ or "").partition("\n")[0]
+    sys.exit(child.main("checker", "haxlb.linux.checker_main", ConfigureChecker, _build, about))

@@ -7,16 +7,11 @@ that nobody can take from it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import IPv4Address
-from typing import Any
 
 from haxlb.daemon.messages import (
     AskStatus,
@@ -29,13 +24,14 @@ from haxlb.daemon.messages import (
     Ready,
     Resume,
     SpeakerStatus,
-    Stop,
 )
 from haxlb.daemon.ports import Link
 from haxlb.daemon.speaker import Speaker
+from haxlb.linux import child
 from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
 from haxlb.linux.adverts import AdvertSockets
 from haxlb.linux.announcer import Announcer
+from haxlb.linux.child import FLUSH_TIMEOUT_S
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.notify import ScriptRunner
@@ -43,13 +39,12 @@ from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_memory
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
-from haxlb.model.errors import Bug, HostError
+from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import VrrpInstance
 
 SCRIPTS_TIMEOUT_S = 3.0
 """How long the scripts of a stop may take; keepalived gives them about one second."""
-FLUSH_TIMEOUT_S = 1.0
 RESTORE_PAUSE_US = 100_000
 """Between two renewals that foreign address changes cause."""
 
@@ -240,78 +235,13 @@ def _watched(instances: Iterable[VrrpInstance]) -> tuple[list[str], list[IPv4Add
     return [*(each.interface for each in listed), *(vip.interface for vip in vips)], [vip.address for vip in vips]
 
 
-async def serve(fd: int) -> int:
-    """Run until told to leave; the exit code."""
-    pipe = Pipe(fd)
-    loop = asyncio.get_running_loop()
-    ending: asyncio.Future[str] = loop.create_future()
-
-    def end(reason: str) -> None:
-        if not ending.done():
-            ending.set_result(reason)
-
-    loop.set_exception_handler(_crash(pipe))
-    loop.add_signal_handler(signal.SIGTERM, end, "SIGTERM")
-    # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+def _build(pipe: Pipe) -> SpeakerProcess:
     import_narrowly()
     enter_realtime_class(pipe.log)
     lock_memory(pipe.log)
-    try:
-        process = SpeakerProcess(pipe)
-    except HostError as problem:
-        pipe.send(Ready(of=ConfigureSpeaker.__name__, problem=str(problem)))
-        await pipe.drained(FLUSH_TIMEOUT_S)
-        pipe.close()
-        return problem.exit_code
-    taking = asyncio.create_task(_take(pipe, process.handle, end))
-    taking.add_done_callback(_raise)
-    reason = await ending
-    taking.cancel()
-    await process.leave(reason)
-    return 0
-
-
-async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[str], None]) -> None:
-    async for message in pipe:
-        if isinstance(message, Stop):
-            end(message.reason)
-            return
-        handle(message)
-    end("the supervisor is gone")
-
-
-def _raise(task: asyncio.Task[None]) -> None:
-    """Bring a task's error to the loop's exception handler now, not when the task is collected."""
-    if not task.cancelled():
-        task.result()
-
-
-def _crash(pipe: Pipe) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """End at once: a speaker with a broken part must not go on as MASTER. The supervisor sends priority 0 for it."""
-
-    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        problem = context.get("exception")
-        if problem is None:
-            pipe.log("warning", "asyncio_complains", detail=context.get("message"))
-            return
-        text = "".join(traceback.format_exception(problem))
-        pipe.log("error", "speaker_crashed", traceback=text)
-        sys.stderr.write(text)
-        sys.stderr.flush()
-        os._exit(Bug.exit_code)
-
-    return handler
-
-
-def main(argv: Iterable[str] | None = None) -> int:
-    """Parse `--fd N` and run."""
-    parser = argparse.ArgumentParser(prog="haxlb.linux.speaker_main", description=__doc__)
-    parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
-    arguments = parser.parse_args(None if argv is None else list(argv))
-    return asyncio.run(serve(arguments.fd))
+    return SpeakerProcess(pipe)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    about = (__doc__ or "").partition("\n")[0]
+    sys.exit(child.main("speaker", "haxlb.linux.speaker_main", ConfigureSpeaker, _build, about))

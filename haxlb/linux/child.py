@@ -1,0 +1,104 @@
+"""What the speaker's and the checker's processes have in common: the pipe, signals, the end, and the crash."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from haxlb.daemon.messages import Message, Ready, Stop
+from haxlb.linux.pipe import Pipe
+from haxlb.model.errors import Bug, HostError
+
+FLUSH_TIMEOUT_S = 1.0
+
+
+class Child(Protocol):
+    """The wiring of one process."""
+
+    def handle(self, message: Message) -> None:
+        """Take one order of the supervisor; `Stop` is not among them."""
+        ...
+
+    async def leave(self, reason: str) -> None:
+        """Put things in order before the process ends."""
+        ...
+
+
+def main(name: str, module: str, first_order: type, build: Callable[[Pipe], Child], about: str) -> int:
+    """Parse `--fd N` and run the child until it is told to leave; the exit code.
+
+    `build` raises HostError where a capability is missing; the supervisor hears of it as the answer to `first_order`.
+    """
+    parser = argparse.ArgumentParser(prog=module, description=about)
+    parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
+    return asyncio.run(_serve(parser.parse_args().fd, name, first_order, build))
+
+
+async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], Child]) -> int:
+    pipe = Pipe(fd)
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[str] = loop.create_future()
+
+    def end(reason: str) -> None:
+        if not ending.done():
+            ending.set_result(reason)
+
+    loop.set_exception_handler(_crash(pipe, name))
+    loop.add_signal_handler(signal.SIGTERM, end, "SIGTERM")
+    # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        child = build(pipe)
+    except HostError as problem:
+        pipe.send(Ready(of=first_order.__name__, problem=str(problem)))
+        await pipe.drained(FLUSH_TIMEOUT_S)
+        pipe.close()
+        return problem.exit_code
+    taking = asyncio.create_task(_take(pipe, child.handle, end))
+    taking.add_done_callback(_raise)
+    reason = await ending
+    taking.cancel()
+    await child.leave(reason)
+    return 0
+
+
+async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[str], None]) -> None:
+    async for message in pipe:
+        if isinstance(message, Stop):
+            end(message.reason)
+            return
+        handle(message)
+    end("the supervisor is gone")
+
+
+def _raise(task: asyncio.Task[None]) -> None:
+    """Bring a task's error to the loop's exception handler now, not when the task is collected."""
+    if not task.cancelled():
+        task.result()
+
+
+def _crash(pipe: Pipe, name: str) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """End at once: half a speaker must not stay MASTER, nor half a checker leave dead servers in the pool.
+
+    The supervisor does what is left undone, and starts a new one.
+    """
+
+    def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        problem = context.get("exception")
+        if problem is None:
+            pipe.log("warning", "asyncio_complains", detail=context.get("message"))
+            return
+        text = "".join(traceback.format_exception(problem))
+        pipe.log("error", f"{name}_crashed", traceback=text)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        os._exit(Bug.exit_code)
+
+    return handler
