@@ -336,7 +336,8 @@ def test_a_program_on_tables_of_its_own_is_attached_only_when_they_are_full(stag
         # The program that is attached goes on meanwhile, on the tables that it has.
         assert "reads other tables than this process writes" in checker.order(SwapProgram(program=program))
         while checker.ask().data_plane.problem:
-            assert stage.fetch(2) == {str(FIRST): 1, str(SECOND): 1}
+            # The turn begins anew with the new tables: it may fall between the two requests.
+            assert sum(stage.fetch(2).values()) == 2
         assert stage.fetch(4) == {str(FIRST): 2, str(SECOND): 2}
         assert checker.shown().flows >= 4
 
