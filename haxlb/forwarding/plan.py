@@ -14,10 +14,8 @@ are unknown. All of this is read back from the maps: nothing is remembered elsew
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address
 from typing import Final
 
 from haxlb.forwarding.layout import (
@@ -27,8 +25,6 @@ from haxlb.forwarding.layout import (
     HALF_HASH_PORT,
     HALF_SEQUENCE,
     INDEX,
-    RING_SLOTS,
-    RING_SLOTS_PER_ELEMENT,
     SELECT_HALF,
     SELECT_PEER,
     SELECT_PEER_KNOWN,
@@ -39,8 +35,7 @@ from haxlb.forwarding.layout import (
     Sizes,
     pack_endpoint,
 )
-from haxlb.forwarding.maglev import maglev
-from haxlb.forwarding.sequence import sequence
+from haxlb.forwarding.ring import Recipe, order, ring_content, seeds
 from haxlb.forwarding.wanted import WantedServer, WantedService, WantedTable
 from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
@@ -77,16 +72,6 @@ class WriteRing:
 
 
 Step = Write | Delete | WriteRing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """What a ring is computed from: equal recipes give equal rings."""
-
-    flags: int = 0
-    """HALF_… of abi.h."""
-    servers: tuple[tuple[bytes, int, int], ...] = ()
-    """Maglev seed, weight, backend index; those that get new flows, in order of address and port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,34 +143,6 @@ def deaths(wanted: WantedTable, actual: Actual) -> Plan:
                 backends[index] = record
                 steps.append(Write(map="backends", key=INDEX.pack(index), value=record.pack()))
     return Plan(steps=tuple(steps), after=replace(actual, backends=backends))
-
-
-def ring_content(recipe: Recipe) -> bytes:
-    """Whole elements of backend indices; empty when there is no server."""
-    weights = [weight for _, weight, _ in recipe.servers]
-    if recipe.flags & HALF_SEQUENCE:
-        positions = sequence(weights, RING_SLOTS)
-    else:
-        positions = maglev([seed for seed, _, _ in recipe.servers], weights, RING_SLOTS)
-    slots = array("H", [recipe.servers[position][2] for position in positions])
-    slots.extend([0] * (-len(slots) % RING_SLOTS_PER_ELEMENT))
-    return slots.tobytes()
-
-
-def seeds(servers: Iterable[WantedServer]) -> dict[str, bytes]:
-    """Maglev seed by server key: the address alone, so that services on the same machines send a client to the same
-    one whatever their ports; servers that share an address are told apart by the rank of their port.
-    """
-    ranks: Counter[IPv4Address] = Counter()
-    found = {}
-    for server in sorted(servers, key=_order):
-        found[server.key] = server.address.packed + ranks[server.address].to_bytes(2, "big")
-        ranks[server.address] += 1
-    return found
-
-
-def _order(server: WantedServer) -> tuple[int, int]:
-    return (int(server.address), server.port)
 
 
 def _gets_packets(server: WantedServer) -> bool:
@@ -273,10 +230,19 @@ class _Planner:
             del self._service_of[self._services[index].endpoint]
             self._rings.pop(index, None)
             self._recipes.pop(index, None)
+            self._forget_servers(index)
         self._service_of[endpoint] = index
         self._write_service(self._first, index, ServiceRecord(endpoint=endpoint))
         self._first.append(Write(map="service_tallies", key=INDEX.pack(index), value=bytes(TALLY_BYTES)))
         return index
+
+    def _forget_servers(self, service: int) -> None:
+        """The servers of a service that had this index are none of the next one's, at whatever address they are."""
+        for index, record in list(self._backends.items()):
+            if record.service == service:
+                incarnation = (record.incarnation + 1) % _INCARNATIONS
+                self._write_backend(self._first, index, replace(record, incarnation=incarnation))
+                self._first.append(Write(map="backend_tallies", key=INDEX.pack(index), value=bytes(TALLY_BYTES)))
 
     def _write_service(self, steps: list[Step], index: int, record: ServiceRecord) -> None:
         self._services[index] = record
@@ -323,7 +289,7 @@ class _Planner:
                     1 if equal else server.weight,
                     self._backend_of[index, server.address, server.port],
                 )
-                for server in sorted(wanted.servers, key=_order)
+                for server in sorted(wanted.servers, key=order)
                 if _gets_packets(server) and server.weight > 0
             ),
         )

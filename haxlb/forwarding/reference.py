@@ -24,7 +24,7 @@ from haxlb.forwarding.layout import (
     pack_mac,
 )
 from haxlb.forwarding.maglev import maglev
-from haxlb.forwarding.plan import seeds
+from haxlb.forwarding.ring import seeds
 from haxlb.forwarding.sequence import sequence
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol

@@ -264,6 +264,18 @@ def test_services_come_and_go_in_a_full_table() -> None:
     assert maps.shares(endpoint(4)) == {"10.0.0.1": 1}
 
 
+def test_a_service_that_gets_the_index_of_another_has_none_of_its_servers() -> None:
+    """The same machine on the same port: neither its counters nor its flows are the new service's."""
+    maps = Maps()
+    maps.apply(WantedTable(services=tuple(service(server(1), endpoint=endpoint(n)) for n in (1, 2, 3))))
+    index = next(at for at, record in maps.backends().items() if record.service == 2)
+    maps.maps["backend_tallies"][INDEX.pack(index)] = b"\x01" * layout.TALLY_BYTES
+    maps.apply(WantedTable(services=tuple(service(server(1), endpoint=endpoint(n)) for n in (1, 4, 3))))
+    record = maps.backends()[index]
+    assert (record.service, record.incarnation, record.alive) == (2, 1, True)
+    assert maps.maps["backend_tallies"][INDEX.pack(index)] == bytes(layout.TALLY_BYTES)
+
+
 def test_a_removed_service_is_withdrawn_before_anything_else() -> None:
     maps = Maps()
     maps.apply(WantedTable(services=(service(server(1)), service(server(2), endpoint=DNS))))
