@@ -24,12 +24,13 @@ def as_text(diagnostic: Diagnostic, sources: Sources, *, colour: bool = False) -
     label = paint(f"{diagnostic.severity.value}[{diagnostic.code}]", hue)
     rows = [f"{printable(str(diagnostic.span))}: {label}: {paint(printable(diagnostic.message), '1')}"]
     source = sources.line(diagnostic.span.file, diagnostic.span.line)
+    number = "1"
     if source is not None and source.strip():
         shown, pointer = _caret(source, diagnostic.span)
         number = str(diagnostic.span.line)
         rows += [f" {number} | {shown}", f" {' ' * len(number)} | {paint(pointer, hue)}"]
     if diagnostic.hint:
-        rows.append(f"   = {printable(diagnostic.hint)}")
+        rows.append(f" {' ' * len(number)} = {printable(diagnostic.hint)}")
     for each in diagnostic.related:
         rows.append(f"   > {printable(str(each.span))}: {printable(each.message)}")
         source = sources.line(each.span.file, each.span.line)
