@@ -148,8 +148,8 @@ class InstanceWatch:
             for address, seen in self.rejected.by_source.items()
         ]
         out += [
-            f"{self._named(mac)} announces or answers ARP for our VIP {vip}: {seen.count} times "
-            f"in {seconds(seen.length_us)}"
+            f"{self._named(mac)} announces or answers ARP for our VIP {vip}: "
+            f"{seen.count} time{'' if seen.count == 1 else 's'} in {seconds(seen.length_us)}"
             for (vip, mac), seen in self.macs.by_source.items()
         ]
         out += [
