@@ -278,6 +278,17 @@ def link_detach(link_fd: int) -> None:
     do("detach the BPF program", 34, struct.pack("=I", link_fd))
 
 
+def link_remove(pin: Path) -> None:
+    """Detach a pinned link and remove its pin. Raises HostError.
+
+    Without its last pin a link would go, too, but a kernel thread would see to it some time later (bpf_link_put,
+    kernel/bpf/syscall.c): who attaches again at once would find the interface taken.
+    """
+    with closing(obj_get(pin)) as link:
+        link_detach(link)
+    pin.unlink()
+
+
 def _ids(command: int, action: str) -> Iterator[int]:
     identity = 0
     while True:

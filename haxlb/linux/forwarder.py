@@ -164,7 +164,7 @@ class Forwarder:
         for pin in self._links():
             if int(pin.name) not in indices.values():
                 self._log("info", "program_detached", {"interface_index": pin.name})
-                pin.unlink()
+                bpf.link_remove(pin)
                 bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
         self._remove_other_versions()
         return self.links()
@@ -174,7 +174,9 @@ class Forwarder:
         for links in sorted(self._directory.parent.glob("*/links")):
             version = links.parent
             if version != self._directory:
-                for pin in (*links.iterdir(), links, *(each for each in version.iterdir() if each != links), version):
+                for pin in links.iterdir():
+                    bpf.link_remove(pin)
+                for pin in (links, *(each for each in version.iterdir() if each != links), version):
                     pin.rmdir() if pin.is_dir() else pin.unlink()
                 self._log("info", "former_version_removed", {"directory": str(version)})
 

@@ -47,7 +47,7 @@ def remove_data_plane(bpffs: Path) -> list[str]:
             # Links first: an interface must not run a program whose maps are going.
             for pin in sorted(version.glob("links/*")):
                 removed.append(_link_in_words(pin))
-                pin.unlink()
+                bpf.link_remove(pin)
             for pin in sorted(version.iterdir()):
                 if pin.is_dir():
                     pin.rmdir()

@@ -292,6 +292,17 @@ def test_teardown_leaves_nothing(director: Director) -> None:
     assert director.wire.inside(lambda: tear_down(director.runtime)) == []
 
 
+def test_what_was_detached_is_detached_at_once(director: Director) -> None:
+    """Who starts haxlb right after `haxlb detach`, or attaches elsewhere, does not find the interface taken."""
+    for _ in range(50):
+        director.attach("near")
+        director.attach()
+        assert director.wire.attachment("near").mode == "none"
+    director.attach("near")
+    director.wire.inside(lambda: tear_down(director.runtime))
+    assert director.wire.attachment("near").mode == "none"
+
+
 def test_frames_that_arrive_are_forwarded_to_the_far_end(director: Director) -> None:
     director.attach("near")
     director.apply(table(near_server(director, 1), near_server(director, 2)))
