@@ -21,6 +21,7 @@ from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import NodeConfig, Role
 
+_REMAKE = "stop haxlb, run `haxlb detach`, start it: tables that are there are kept as large as they are"
 ORDER_PATIENCE_S = 5.0
 
 
@@ -97,7 +98,7 @@ class ReloadProcedure:
             if not self._processes.known("checker"):
                 program = await self._build(config)
             elif too_much := self._world.builder.excess(config):
-                raise HostError(too_much, remedy="restart haxlb: the forwarder's tables are made at start")
+                raise HostError(too_much, remedy=_REMAKE)
         frames = await self._world.builder.craft(config.instances) if change.frames else standing.frames
         renamed = standing.adopt(config)
         standing.program, standing.frames = program, frames

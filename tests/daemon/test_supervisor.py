@@ -313,7 +313,7 @@ def test_a_configuration_beyond_the_tables_is_refused_whole(play, kit):
         world.loaded = Loaded(config=kit.node(kit.instance(priority=1), servers=(kit.virtual_server(443),)))
         answer = await reload(world)
         assert not answer.ok
-        assert "restart haxlb" in answer.remedy
+        assert "haxlb detach" in answer.remedy
         assert len(world.sent) == sent
 
     play(scene, kit.node(servers=(kit.virtual_server(),)))
