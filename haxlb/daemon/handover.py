@@ -24,9 +24,6 @@ TAKE_OVER_GRACE_US = SECOND_US
 """Beyond the peer's longest skew time: its advert, and its host's own delays."""
 TAKE_BACK_GRACE_US = SECOND_US
 
-Adverts = frozenset[tuple[str, float]]
-"""Who was heard, and when."""
-
 
 class HandOverProcedure:
     """Runs one `Failover` command; `step` is told each step as it happens."""
@@ -74,14 +71,12 @@ class HandOverProcedure:
                     f"no peer of {instance.name} is heard: nobody would take over",
                     remedy="start the peer, or use --force",
                 )
-        return await self._hand_over(masters, {name: _adverts_of_masters(status) for name, status in now.items()})
+        return await self._hand_over(masters)
 
     async def _peer_lives(self, instance: VrrpInstance, status: InstanceStatus) -> bool:
         evidence = self._recently_heard(status) or self._broker.evidence(instance.vrid)
         if not evidence:
-            # That the host of a peer that has resigned answers ARP says nothing of its VRRP; with multicast IGMP does.
-            heard = tuple(str(peer.address) for peer in status.peers if peer.priority > 0)
-            evidence = await self._probe.probe(instance, heard)
+            evidence = await self._probe.probe(instance, _asked(instance, status))
         resigned = "".join(f"; {peer.address} has resigned" for peer in status.peers if peer.priority == 0)
         self._tell(instance, "peer", evidence or f"no sign of a living peer{resigned}", ok=bool(evidence))
         return bool(evidence)
@@ -93,8 +88,9 @@ class HandOverProcedure:
                 return f"{peer.address} sent an advert {ago:.1f} s ago"
         return ""
 
-    async def _hand_over(self, masters: tuple[VrrpInstance, ...], heard_before: dict[str, Adverts]) -> Answer:
+    async def _hand_over(self, masters: tuple[VrrpInstance, ...]) -> Answer:
         names = tuple(each.name for each in masters)
+        asked_at = self._wall.wall()
         self._send(HandOver(instances=names, reason="planned hand-over (haxlb failover)"))
         released = await self._wait(names, lambda each: each.role is not Role.MASTER, RELEASE_US)
         for instance in masters:
@@ -104,14 +100,19 @@ class HandOverProcedure:
         if len(released) < len(masters):
             self._send(Resume(instances=names))
             return Answer(ok=False, exit_code=1, message="the speaker did not hand over", remedy="see its log")
-        return await self._watch(masters, heard_before)
+        return await self._watch(masters, asked_at)
 
-    async def _watch(self, masters: tuple[VrrpInstance, ...], heard_before: dict[str, Adverts]) -> Answer:
-        """The peer's first advert is the proof; one of before the hand-over must not be taken for it."""
+    async def _watch(self, masters: tuple[VrrpInstance, ...], asked_at: float) -> Answer:
+        """The peer's first advert after the hand-over was asked for is the proof.
+
+        Not any other time of an advert than before: the speaker's two clocks are never read at one instant, so that
+        the time of day at which the same advert was heard differs by microseconds from one status to the next.
+        """
         names = tuple(each.name for each in masters)
 
         def decided(each: InstanceStatus) -> bool:
-            return each.role is Role.MASTER or bool(_adverts_of_masters(each) - heard_before[each.name])
+            # Priority 0 is a farewell, not a take-over.
+            return each.role is Role.MASTER or any(peer.heard_at > asked_at for peer in each.peers if peer.priority > 0)
 
         settled = await self._wait(names, decided, max(map(_longest_skew_us, masters)) + TAKE_OVER_GRACE_US)
         taken = {name: status for name, status in settled.items() if status.role is not Role.MASTER}
@@ -168,9 +169,11 @@ class HandOverProcedure:
         return Answer(ok=False, exit_code=1, message=message, remedy=remedy)
 
 
-def _adverts_of_masters(status: InstanceStatus) -> Adverts:
-    """Address and time of each peer's last advert; priority 0 is a farewell, not a take-over."""
-    return frozenset((str(peer.address), peer.heard_at) for peer in status.peers if peer.priority > 0)
+def _asked(instance: VrrpInstance, status: InstanceStatus) -> tuple[str, ...]:
+    """The peers of whom an ARP answer says something: not those that have resigned, whose hosts are up without VRRP."""
+    resigned = {peer.address for peer in status.peers if peer.priority == 0}
+    known = instance.peers or tuple(peer.address for peer in status.peers)
+    return tuple(str(address) for address in known if address not in resigned)
 
 
 def _newest(status: InstanceStatus) -> str:

@@ -109,6 +109,7 @@ class FakeSpeaker:
         self.world = world
         self.instances: dict[str, InstanceStatus] = {}
         self.back: dict[str, asyncio.TimerHandle] = {}
+        self.statuses = 0
 
     def take(self, message: Message) -> None:
         match message:
@@ -163,8 +164,16 @@ class FakeSpeaker:
         self.world.supervisor.on_message("speaker", message)
 
     def say_status(self, ticket: int = 0) -> None:
-        if not self.world.mute:
-            self.say(SpeakerStatus(ticket=ticket, instances=tuple(self.instances.values())))
+        if self.world.mute:
+            return
+        # The time of day of one advert is computed anew for each status, and never twice to the microsecond.
+        self.statuses += 1
+        late = self.statuses % 7 * 1e-6
+        instances = tuple(
+            replace(each, peers=tuple(replace(peer, heard_at=peer.heard_at - late) for peer in each.peers))
+            for each in self.instances.values()
+        )
+        self.say(SpeakerStatus(ticket=ticket, instances=instances))
 
 
 def status_of(each: VrrpInstance, at: float) -> InstanceStatus:
@@ -358,9 +367,9 @@ class FakeWorld:
     async def close(self) -> None:
         self.order.append("broker closed")
 
-    async def probe(self, each: VrrpInstance, heard: tuple[str, ...]) -> str:
+    async def probe(self, each: VrrpInstance, asked: tuple[str, ...]) -> str:
         self.probed.append(each.name)
-        return self.probe_evidence or next((f"{host} answers ARP" for host in heard if host in self.hosts_up), "")
+        return self.probe_evidence or next((f"{host} answers ARP" for host in asked if host in self.hosts_up), "")
 
     def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
         self.known = tuple(peers)
