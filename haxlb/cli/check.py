@@ -18,8 +18,8 @@ import click
 from click.core import ParameterSource
 
 from haxlb import __version__
+from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load
-from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.linux.networks import connected_networks
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
@@ -32,29 +32,9 @@ that warnings, which it does not tell from errors, are no failure here."""
 
 
 @click.command(short_help="Say everything that is wrong with a configuration.")
-@click.option(
-    "-f",
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/keepalived/keepalived.conf"),
-    show_default=True,
-    help="The keepalived.conf to check.",
-)
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_SETTINGS,
-    show_default=True,
-    help="haxlb's own settings; need not exist.",
-)
-@click.option(
-    "-i",
-    "--config-id",
-    metavar="ID",
-    default="",
-    help="Take the lines that begin with @ID, as the director of that name would.  [default: this host's name]",
-)
+@file_option("The keepalived.conf to check.")
+@settings_option()
+@config_id_option
 @click.option(
     "--format",
     "form",

@@ -6,12 +6,9 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
-
 from haxlb.daemon.control import Answer, Request, Step, decode_reply, encode
 from haxlb.model.errors import HaxlbError, HostError, NotPermitted, PeerError, Unreachable
 
-RUNTIME_DIR = Path("/run/haxlb")
 SOCKET_NAME = "control.sock"
 SILENCE_S = 120.0
 """The longest pause between two lines: a compilation, or a hand-over behind another one."""
@@ -24,17 +21,6 @@ class Refused(HaxlbError):
         super().__init__(answer.message, remedy=answer.remedy)
         self.exit_code = answer.exit_code or 1
         self.answer = answer
-
-
-def runtime_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """The option that all commands share which talk to a daemon."""
-    return click.option(
-        "--runtime-dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=RUNTIME_DIR,
-        show_default=True,
-        help="Where the daemon's control socket is.",
-    )(command)
 
 
 def ask(runtime_dir: Path, request: Request, on_step: Callable[[Step], None] | None = None) -> Answer:

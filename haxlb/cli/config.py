@@ -13,9 +13,9 @@ from typing import Any
 
 import click
 
+from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load, refusal
 from haxlb.config.printer import STARS, keepalived_conf
-from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.model.node import NodeConfig
 from haxlb.model.wire import to_json
 from keepalived_compat.diagnostics import Severity
@@ -43,22 +43,8 @@ class _Subcommands(click.Group):
 
 
 @click.group(cls=_Subcommands, invoke_without_command=True, short_help="Print the effective configuration.")
-@click.option(
-    "-f",
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/keepalived/keepalived.conf"),
-    show_default=True,
-    help="The keepalived.conf to read.",
-)
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_SETTINGS,
-    show_default=True,
-    help="haxlb's own settings; need not exist.",
-)
+@file_option("The keepalived.conf to read.")
+@settings_option()
 @click.option(
     "--format",
     "style",
@@ -67,7 +53,7 @@ class _Subcommands(click.Group):
     show_default=True,
     help=f"json and yaml have the schema {SCHEMA}, and what haxlb.yml says too.",
 )
-@click.option("-i", "--config-id", default="", help="Selects @ID lines; the host's name unless named.")
+@config_id_option
 @click.option("--secrets", is_flag=True, help="Show passwords; else they are starred.")
 @click.pass_context
 def config(context: click.Context, path: Path, settings: Path, style: str, config_id: str, *, secrets: bool) -> None:

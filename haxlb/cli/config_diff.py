@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from haxlb.cli.config import effective, read_configuration
+from haxlb.cli.options import config_id_option, settings_option
 from haxlb.config.consequences import Consequence, Fate, consequences
-from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.model.wire import to_json
 
 SCHEMA = "haxlb.config-diff/1"
@@ -20,15 +20,9 @@ SCHEMA = "haxlb.config-diff/1"
 @click.command(short_help="Say what a reload from A to B keeps, retunes, recreates and removes.")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_SETTINGS,
-    show_default=True,
-    help="haxlb's own settings, for A and for B unless --settings-b names others.",
-)
+@settings_option("haxlb's own settings, for A and for B unless --settings-b names others.")
 @click.option("--settings-b", type=click.Path(path_type=Path), help="haxlb's own settings for B.")
-@click.option("-i", "--config-id", default="", help="Selects @ID lines; the host's name unless named.")
+@config_id_option
 @click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
 def diff(
     before: Path, after: Path, settings: Path, settings_b: Path | None, config_id: str, *, as_object: bool

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import runtime_dir_option
+from haxlb.cli.options import runtime_dir_option
 
 
 @click.command(short_help="Remove the forwarder of a stopped daemon: links, programs, maps.")
-@runtime_dir_option
+@runtime_dir_option()
 def detach(runtime_dir: Path) -> None:
     """Remove the forwarder of a stopped daemon: links, programs, maps.
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from haxlb.cli.options import file_option, runtime_dir_option
+
 SCENARIO_NAMES = (
     "crash",
     "graceful-stop",
@@ -28,15 +30,7 @@ _ONLY_LIVE = ("force", "runtime_dir")
 @click.command(short_help="Hand over to the peer, or rehearse a failover (--simulate).")
 @click.argument("instances", nargs=-1, metavar="[INSTANCE]...")
 @click.option("--simulate", is_flag=True, help="Rehearse in a virtual world: no root, no network, no daemon.")
-@click.option(
-    "-f",
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/keepalived/keepalived.conf"),
-    show_default=True,
-    help="With --simulate: the keepalived.conf of one director.",
-)
+@file_option("With --simulate: the keepalived.conf of one director.")
 @click.option(
     "--peer",
     "peers",
@@ -69,13 +63,7 @@ _ONLY_LIVE = ("force", "runtime_dir")
     help="With --simulate: with or without an MQTT broker, whatever the settings say.",
 )
 @click.option("--force", is_flag=True, help="Hand over although no peer is heard.")
-@click.option(
-    "--runtime-dir",
-    type=click.Path(path_type=Path),
-    default=Path("/run/haxlb"),
-    show_default=True,
-    help="Where the daemon has its control socket.",
-)
+@runtime_dir_option("Where the daemon has its control socket.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def failover(

@@ -15,9 +15,9 @@ from typing import TextIO
 import click
 
 from haxlb import __version__
-from haxlb.cli.client import RUNTIME_DIR
 from haxlb.cli.config import no_collection
 from haxlb.cli.keepalived_arguments import WrongUsage, parse, usage, void_flags
+from haxlb.cli.options import DEFAULT_FILE, RUNTIME_DIR
 from haxlb.config import Loaded, load
 from haxlb.config.part import Part
 from haxlb.config.printer import keepalived_conf
@@ -26,7 +26,6 @@ from haxlb.config.verdict import INCLUDE_CODES, Verdict, verdict
 from haxlb.model.errors import ConfigError, HaxlbError, HostError
 from keepalived_compat.rendering import as_text, summary
 
-DEFAULT_FILE = "/etc/keepalived/keepalived.conf"
 _SIGNALS = {"STOP": signal.SIGTERM, "RELOAD": signal.SIGHUP}
 _DUMPS = ("DATA", "STATS", "STATS_CLEAR", "JSON")
 _DUMP_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))

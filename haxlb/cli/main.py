@@ -44,6 +44,20 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments name; click itself compares with imported ones only."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            from keepalived_compat.nearest import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS)
+            if not hint:
+                raise
+            raise click.UsageError(f"{problem.message} {hint}", ctx) from problem
+
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="haxlb")

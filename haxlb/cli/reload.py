@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import ask, runtime_dir_option
+from haxlb.cli.client import ask
+from haxlb.cli.options import runtime_dir_option
 from haxlb.daemon.control import Reload
 
 SCHEMA = "haxlb.reload/1"
 
 
 @click.command(short_help="Have the daemon read its configuration again.")
-@runtime_dir_option
+@runtime_dir_option()
 @click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
 def reload(runtime_dir: Path, *, as_json: bool) -> None:
     """Have the daemon read its configuration again, and wait until it is in force.

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import ask_or_raise, runtime_dir_option
+from haxlb.cli.client import ask_or_raise
+from haxlb.cli.options import runtime_dir_option
 from haxlb.daemon.control import Resume
 
 
 @click.command(short_help="Let instances that were handed over preempt again.")
 @click.argument("instances", nargs=-1, metavar="[INSTANCE]...")
-@runtime_dir_option
+@runtime_dir_option()
 def resume(instances: tuple[str, ...], runtime_dir: Path) -> None:
     """Let the named instances (all, when none is named) preempt again as the configuration says.
 

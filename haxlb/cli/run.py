@@ -6,34 +6,13 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import RUNTIME_DIR
-from haxlb.config.settings import DEFAULT_SETTINGS
+from haxlb.cli.options import file_option, runtime_dir_option, settings_option
 
 
 @click.command(short_help="Run the daemon in the foreground.")
-@click.option(
-    "-f",
-    "--file",
-    "path",
-    type=click.Path(path_type=Path),
-    default=Path("/etc/keepalived/keepalived.conf"),
-    show_default=True,
-    help="The keepalived.conf to run.",
-)
-@click.option(
-    "--settings",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_SETTINGS,
-    show_default=True,
-    help="haxlb's own settings; need not exist.",
-)
-@click.option(
-    "--runtime-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=RUNTIME_DIR,
-    show_default=True,
-    help="For the control socket, the lock and the pinned data plane.",
-)
+@file_option("The keepalived.conf to run.")
+@settings_option()
+@runtime_dir_option("For the control socket, the lock and the pinned data plane.")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),

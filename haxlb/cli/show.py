@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import ask_or_raise, runtime_dir_option
+from haxlb.cli.client import ask_or_raise
+from haxlb.cli.options import runtime_dir_option
 from haxlb.daemon.control import Show
 from haxlb.model.errors import Bug
 from haxlb.model.wire import to_json
@@ -27,7 +28,7 @@ from haxlb.model.wire import to_json
 )
 @click.option("-n", "numeric", is_flag=True, help="Accepted for `-Ln`: addresses are always numeric.")
 @click.option("--stats", is_flag=True, help="As -L, with the connections, packets and bytes since the start.")
-@runtime_dir_option
+@runtime_dir_option()
 def show(runtime_dir: Path, *, as_json: bool, ipvs: bool, numeric: bool, stats: bool) -> None:
     """Show how the director is: instances, virtual servers, health, alarms, data plane, history.
 

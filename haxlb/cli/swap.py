@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from haxlb.cli.client import ask_or_raise, runtime_dir_option
+from haxlb.cli.client import ask_or_raise
+from haxlb.cli.options import runtime_dir_option
 from haxlb.daemon.control import Swap
 
 
 @click.command(short_help="Compile the forwarder anew and swap it in, without losing a packet.")
-@runtime_dir_option
+@runtime_dir_option()
 def swap(runtime_dir: Path) -> None:
     """Compile the forwarder anew and swap it in, without losing a packet; tables and flows stay.
 

@@ -1,0 +1,64 @@
+"""Options that several commands have: one name, one default, one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+RUNTIME_DIR = Path("/run/haxlb")
+DEFAULT_FILE = Path("/etc/keepalived/keepalived.conf")
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def file_option(purpose: str) -> Callable[[_Command], _Command]:
+    """`-f`, passed as `path`; `purpose` is the help: what is done with the file."""
+    return click.option(
+        "-f",
+        "--file",
+        "path",
+        type=click.Path(path_type=Path),
+        default=DEFAULT_FILE,
+        show_default=True,
+        help=purpose,
+    )
+
+
+def settings_option(purpose: str = "haxlb's own settings; need not exist.") -> Callable[[_Command], _Command]:
+    """`--settings`: haxlb.yml."""
+    from haxlb.config.settings import DEFAULT_SETTINGS  # commands that read no configuration need not import it
+
+    return click.option(
+        "--settings",
+        type=click.Path(path_type=Path),
+        default=DEFAULT_SETTINGS,
+        show_default=True,
+        help=purpose,
+    )
+
+
+def config_id_option(command: _Command) -> _Command:
+    """`-i`: whose `@ID` lines are taken; empty when it is not given."""
+    return click.option(
+        "-i",
+        "--config-id",
+        metavar="ID",
+        default="",
+        help="Take the lines that begin with @ID, as the director of that name would.  [default: this host's name]",
+    )(command)
+
+
+def runtime_dir_option(
+    purpose: str = "Where the daemon's control socket is.",
+) -> Callable[[_Command], _Command]:
+    """`--runtime-dir`: of a daemon that runs, or is to run."""
+    return click.option(
+        "--runtime-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=RUNTIME_DIR,
+        show_default=True,
+        help=purpose,
+    )
