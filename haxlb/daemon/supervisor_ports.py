@@ -164,10 +164,10 @@ class BrokerPort(Protocol):
 class PeerProbePort(Protocol):
     """Looks for another director that does not speak: a VRRP backup is silent."""
 
-    async def probe(self, instance: VrrpInstance, heard: tuple[str, ...]) -> str:
+    async def probe(self, instance: VrrpInstance, asked: tuple[str, ...]) -> str:
         """A sentence that says how a peer showed that it lives, empty when none did; takes at most a second.
 
-        `heard` holds addresses from which adverts for this VRID came at some time.
+        `asked` holds the addresses whose answer to ARP counts: peers that have not resigned.
         """
         ...
 

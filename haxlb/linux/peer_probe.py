@@ -37,13 +37,13 @@ _JOINED = (2, 4)
 class PeerProbe:
     """On the running loop."""
 
-    async def probe(self, instance: VrrpInstance, heard: tuple[str, ...]) -> str:
+    async def probe(self, instance: VrrpInstance, asked: tuple[str, ...]) -> str:
         """A sentence that says how a peer showed that it lives, empty when none did; takes at most two seconds."""
         if not instance.peers:
             listener = await _first_listener(instance.interface)
             if listener:
                 return f"{listener} listens to VRRP ({VRRP_GROUP}) on {instance.interface}"
-        for address in instance.peers or tuple(IPv4Address(each) for each in heard):
+        for address in map(IPv4Address, asked):
             mac = await _resolve(instance.interface, address)
             if mac:
                 return f"{address} answers ARP ({mac}); whether it speaks VRRP cannot be seen, a backup is silent"

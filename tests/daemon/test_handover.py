@@ -109,6 +109,23 @@ def test_a_host_that_answers_is_no_evidence_when_its_last_word_was_a_farewell(pl
     play(scene, kit.node(), probe_evidence="", hosts_up=("192.168.10.12",))
 
 
+@pytest.mark.parametrize(
+    ("host_up", "evidence"), [("192.168.10.13", "192.168.10.13 answers ARP"), ("192.168.10.12", "")]
+)
+def test_a_farewell_of_a_unicast_peer_makes_its_host_no_evidence_but_another_peers(play, kit, host_up, evidence):
+    peers = (IPv4Address("192.168.10.12"), IPv4Address("192.168.10.13"))
+
+    async def scene(world):
+        await become_master(world)
+        resigned = PeerStatus(address=peers[0], priority=0, heard_at=world.wall() - 60)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(resigned,))
+        _, steps, told = await fail_over(world)
+        assert ("peer", bool(evidence)) in steps
+        assert told[1].reason == (evidence or "no sign of a living peer; 192.168.10.12 has resigned")
+
+    play(scene, kit.node(kit.instance(peers=peers)), probe_evidence="", hosts_up=(host_up,))
+
+
 def test_a_farewell_is_not_a_takeover(play, kit):
     async def scene(world):
         await become_master(world)

@@ -109,9 +109,9 @@ def test_what_cannot_be_sent_is_said_and_the_rest_is_done(lab):
 # -- the peer probe
 
 
-def probe(namespace: str, instance: VrrpInstance, *heard: str) -> str:
+def probe(namespace: str, instance: VrrpInstance, *asked: str) -> str:
     with inside(namespace):
-        return asyncio.run(PeerProbe().probe(instance, heard))
+        return asyncio.run(PeerProbe().probe(instance, asked))
 
 
 def test_who_listens_to_the_vrrp_group_is_found(lab):
@@ -139,9 +139,10 @@ def test_a_known_address_that_answers_arp_is_weaker_evidence(lab):
     assert said.startswith(f"10.7.0.2 answers ARP ({d2.mac()})")
     assert "backup is silent" in said
     unicast = replace(INSTANCE, peers=(IPv4Address("10.7.0.9"), TWO))
-    assert probe(d1.namespace, unicast).startswith("10.7.0.2 answers ARP")
+    assert probe(d1.namespace, unicast, "10.7.0.9", "10.7.0.2").startswith("10.7.0.2 answers ARP")
+    assert probe(d1.namespace, unicast) == ""  # the peer that has resigned is not asked for
     d2.unplug()
-    assert probe(d1.namespace, unicast) == ""
+    assert probe(d1.namespace, unicast, "10.7.0.2") == ""
 
 
 def test_a_missing_interface_is_no_evidence_and_no_error(lab):
