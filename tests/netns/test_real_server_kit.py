@@ -57,6 +57,14 @@ def test_up_and_down_can_be_repeated(server):
     assert VIP not in server.run("ip", "-4", "address", "show", "dev", "lo").stdout
 
 
+@pytest.mark.parametrize("action", ["up", "down", "check"])
+@pytest.mark.parametrize("word", ["192.168.10.999", "192.168.10.256", "192.168.10.0100", "192.168.10.007", "1.2.3"])
+def test_what_is_no_address_is_said_in_one_line(server, action, word):
+    done = kit(server, action, VIP, word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"haxlb-real-server: {word} is not an IPv4 address\n"
+
+
 @pytest.mark.parametrize("arguments", [(), ("up",), ("start", VIP), ("up", "web.example"), ("up", "1.2.3"), ("up", "")])
 def test_bad_arguments_end_in_exit_code_2_and_change_nothing(server, arguments):
     done = kit(server, *arguments)
