@@ -130,12 +130,14 @@ class Director:
         self.settings = directory / "haxlb.yml"
         self.log = directory / "haxlb.log"
         directory.mkdir()
+        # Settings of its own: the machine's /etc/haxlb/haxlb.yml is not this pair's. Native, although the links are
+        # veths: the lab puts a program on their other ends.
+        self.settings.write_text("forwarding:\n  mode: native\n")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the daemon; returns at once."""
         with self.log.open("ab") as log:
-            # Settings of its own, which do not exist: the machine's /etc/haxlb/haxlb.yml is not this pair's.
             self._process = self.host.start(
                 str(HAXLB), "run", "-f", str(self.config), "--settings", str(self.settings),
                 "--runtime-dir", str(self.runtime), "--log-format", "console", stdout=log, stderr=log,

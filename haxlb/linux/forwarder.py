@@ -225,34 +225,40 @@ class Forwarder:
         return None
 
     def _create_link(self, program: int, interface: str, index: int, mode: str) -> int:
-        flags = xdp.FLAGS_SKB_MODE if mode == "generic" else xdp.FLAGS_DRV_MODE
-        try:
-            return bpf.link_create(program, index, flags=flags)
-        except BpfError as problem:
-            if problem.number in (errno.EBUSY, errno.EEXIST):
-                raise self._busy(interface, index) from problem
-            if mode == "native" or problem.number not in _NO_NATIVE:
-                raise HostError(
-                    f"{interface} takes no native XDP program: "
-                    f"{_NO_NATIVE.get(problem.number, os.strerror(problem.number))}",
-                    remedy="set forwarding.mode to auto or generic, or lower the MTU (of a veth: its peer's)",
-                ) from problem
-            self._log(
-                "warning",
-                "generic_mode",
-                {
-                    "interface": interface,
-                    "reason": f"no native XDP: {_NO_NATIVE[problem.number]}",
-                    "consequence": "a fraction of native XDP's packet rate",
-                    "remedy": "a driver with XDP, a smaller MTU (of a veth: its peer's), or forwarding.mode generic",
-                },
-            )
+        if mode == "auto" and xdp.attachment(index).kind == "veth":
+            # veth_xdp_flush wakes a far end with a program only, and which has one cannot be asked from here.
+            self._say_generic(interface, "a veth loses what it sends, unless its other end carries an XDP program too")
+        elif mode != "generic":
+            try:
+                return bpf.link_create(program, index, flags=xdp.FLAGS_DRV_MODE)
+            except BpfError as problem:
+                if problem.number in (errno.EBUSY, errno.EEXIST):
+                    raise self._busy(interface, index) from problem
+                if mode == "native" or problem.number not in _NO_NATIVE:
+                    raise HostError(
+                        f"{interface} takes no native XDP program: "
+                        f"{_NO_NATIVE.get(problem.number, os.strerror(problem.number))}",
+                        remedy="set forwarding.mode to auto or generic, or lower the MTU (of a veth: its peer's)",
+                    ) from problem
+                self._say_generic(interface, f"no native XDP: {_NO_NATIVE[problem.number]}")
         try:
             return bpf.link_create(program, index, flags=xdp.FLAGS_SKB_MODE)
         except BpfError as problem:
             if problem.number in (errno.EBUSY, errno.EEXIST):
                 raise self._busy(interface, index) from problem
             raise
+
+    def _say_generic(self, interface: str, reason: str) -> None:
+        self._log(
+            "warning",
+            "generic_mode",
+            {
+                "interface": interface,
+                "reason": reason,
+                "consequence": "a fraction of native XDP's packet rate",
+                "remedy": "a driver with XDP, a smaller MTU (of a veth: its peer's), or forwarding.mode as it shall be",
+            },
+        )
 
     @staticmethod
     def _busy(interface: str, index: int) -> HostError:

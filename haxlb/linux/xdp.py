@@ -28,7 +28,8 @@ _RTM_NEWLINK, _RTM_GETLINK, _RTM_SETLINK = 16, 18, 19
 _NLMSG_ERROR = 2
 _NLM_F_REQUEST, _NLM_F_ACK = 1, 4
 _NLA_F_NESTED, _NLA_TYPE_MASK = 1 << 15, 0x3FFF
-_IFLA_ADDRESS, _IFLA_EXT_MASK, _IFLA_XDP = 1, 29, 43
+_IFLA_ADDRESS, _IFLA_LINKINFO, _IFLA_EXT_MASK, _IFLA_XDP = 1, 18, 29, 43
+_IFLA_INFO_KIND = 1
 _IFLA_XDP_FD, _IFLA_XDP_ATTACHED, _IFLA_XDP_FLAGS, _IFLA_XDP_PROG_ID = 1, 2, 3, 4
 _MODES: Final = {0: "none", 1: "native", 2: "generic", 3: "hardware", 4: "several"}
 _ATTRIBUTE_HEAD: Final = 4
@@ -47,6 +48,8 @@ class Attachment:
     """0 = none."""
     mac: str
     """The interface's own."""
+    kind: str
+    """Of a virtual interface: veth, bridge, …; empty for a device."""
 
 
 def attach_by_netlink(prog_fd: int, interface: str, *, namespace: Path | None = None) -> None:
@@ -79,8 +82,12 @@ def attachment(index: int) -> Attachment:
     xdp = dict(_attributes(link.get(_IFLA_XDP, b"")))
     mode = xdp.get(_IFLA_XDP_ATTACHED, b"\0")[0]
     (program,) = struct.unpack("=I", xdp.get(_IFLA_XDP_PROG_ID, bytes(4)))
+    kind = dict(_attributes(link.get(_IFLA_LINKINFO, b""))).get(_IFLA_INFO_KIND, b"")
     return Attachment(
-        mode=_MODES.get(mode, str(mode)), program_id=program, mac=link.get(_IFLA_ADDRESS, bytes(6))[:6].hex(":")
+        mode=_MODES.get(mode, str(mode)),
+        program_id=program,
+        mac=link.get(_IFLA_ADDRESS, bytes(6))[:6].hex(":"),
+        kind=kind.rstrip(b"\0").decode(errors="replace"),
     )
 
 

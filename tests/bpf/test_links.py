@@ -42,7 +42,7 @@ class Director:
     def build(self) -> str:
         return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17))
 
-    def attach(self, *interfaces: str, mode: str = "auto", program: str = "") -> tuple[LinkStatus, ...]:
+    def attach(self, *interfaces: str, mode: str = "native", program: str = "") -> tuple[LinkStatus, ...]:
         return self.wire.inside(lambda: self.forwarder.attach(program or self.program, interfaces, mode))
 
     def links(self) -> tuple[LinkStatus, ...]:
@@ -119,7 +119,12 @@ def test_an_interface_that_is_no_longer_named_is_detached(director: Director) ->
 
 
 def test_without_native_xdp_it_runs_in_generic_mode_and_says_so(director: Director) -> None:
-    assert [link.mode for link in director.attach("lo")] == ["generic"]
+    assert [link.mode for link in director.attach("lo", mode="auto")] == ["generic"]
+    assert director.log == [("warning", "generic_mode")]
+
+
+def test_a_veth_may_lose_what_it_sends_natively_so_auto_is_generic_there(director: Director) -> None:
+    assert [link.mode for link in director.attach("near", mode="auto")] == ["generic"]
     assert director.log == [("warning", "generic_mode")]
 
 
@@ -149,7 +154,7 @@ def test_an_mtu_that_is_too_large_for_native_xdp(director: Director) -> None:
         director.wire.ip(f"link set {interface} mtu 9000")
     with pytest.raises(HostError, match=r"near takes no native XDP program: its MTU .* does not fit"):
         director.attach("near", mode="native")
-    assert [link.mode for link in director.attach("near")] == ["generic"]
+    assert [link.mode for link in director.attach("near", mode="auto")] == ["generic"]
     assert director.log == [("warning", "generic_mode")]
 
 

@@ -42,6 +42,7 @@ from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import (
     Check,
     CheckKind,
+    ForwardingSettings,
     HttpUrl,
     NodeConfig,
     RealServer,
@@ -171,6 +172,8 @@ class Stage:
             node="d1",
             instances=(VrrpInstance(name="VI_1", interface="eth0", vrid=51),),
             virtual_servers=(VirtualServer(**(values | changes)),),
+            # The lab's links are veths whose other ends carry a program.
+            forwarding=ForwardingSettings(mode="native"),
         )
 
     def orders(self, config: NodeConfig | None = None) -> ConfigureChecker:

@@ -75,8 +75,8 @@ class Director:
         self.config = directory / "keepalived.conf"
         self.config.write_text(text)
         self.settings = directory / "haxlb.yml"
-        if settings:
-            self.settings.write_text(settings)
+        # The lab's links are veths whose other ends carry a program.
+        self.settings.write_text("forwarding:\n  mode: native\n" + settings)
         self.runtime_dir = directory / "run"
         self.log = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -299,6 +299,17 @@ def test_the_first_virtual_server_comes_by_reload(site):
     one.config.write_text(configuration("lb1", 150, servers=False))
     assert one.cli("reload").returncode == 0
     eventually(lambda: not carries_xdp(one), "and detached when the last virtual server goes")
+
+
+def test_signals_that_ask_keepalived_for_dumps_end_nobody(site):
+    one = site.director("lb1", 150).start()
+    one.becomes(Role.MASTER)
+    pids = {name: one.pid(name) for name in ("speaker", "checker")}
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        os.killpg(one.process.pid, number)
+    eventually(lambda: one.events().count("signal_ignored") == 2, "both are in the log")
+    assert {name: one.pid(name) for name in pids} == pids
+    assert one.role() is Role.MASTER
 
 
 def test_scripts_that_hang_delay_the_end_and_no_hand_over(site, tmp_path):
