@@ -50,6 +50,8 @@ class Argument:
     low: float = 0
     high: float = 2**32 - 1
     choices: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+    """Of the choices those that do something here, which hints name; empty = all do."""
     optional: bool = False
     strict: bool = False
     """Trailing garbage (`5s`) is refused; elsewhere keepalived takes the number with a warning."""
@@ -62,6 +64,12 @@ class Argument:
     syntax: str = ""
     """How an argument of several words is written."""
 
+    @property
+    def range(self) -> str:
+        """`1 to 255`, without exponents."""
+        low, high = (f"{each:.6f}".rstrip("0").rstrip(".") for each in (self.low, self.high))
+        return f"{low} to {high}"
+
     def __str__(self) -> str:
         if self.syntax:
             return self.syntax
@@ -72,7 +80,7 @@ class Argument:
                 return "[true|false]"
             case Kind.INTEGER | Kind.SECONDS | Kind.MILLISECONDS:
                 unit = f" {self.unit}" if self.unit else ""
-                text = f"{self.kind.value} {self.low:g} to {self.high:.10g}{unit}"
+                text = f"{self.kind.value} {self.range}{unit}"
             case Kind.CHOICE:
                 text = " | ".join(self.choices)
             case _:
@@ -147,9 +155,9 @@ def milliseconds(low: float, high: float = 4294967) -> Argument:
     return Argument(kind=Kind.MILLISECONDS, low=low, high=high)
 
 
-def choice(*words: str, any_case: bool = False, exact_case: bool = False) -> Argument:
+def choice(*words: str, any_case: bool = False, exact_case: bool = False, offered: tuple[str, ...] = ()) -> Argument:
     """One of some words."""
-    return Argument(kind=Kind.CHOICE, choices=words, any_case=any_case, exact_case=exact_case)
+    return Argument(kind=Kind.CHOICE, choices=words, any_case=any_case, exact_case=exact_case, offered=offered)
 
 
 FLAG = Argument(kind=Kind.FLAG)

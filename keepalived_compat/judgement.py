@@ -285,14 +285,14 @@ class Judge:
         self._complain_of_surplus(given[1:], keyword, block)
         taken = _read(given[0].text, argument)
         if taken.caveat:
-            self._complaints.warning("inexact-value", given[0], taken.caveat)
+            self._complaints.warning("inexact-value", given[0], taken.caveat, taken.hint)
         return taken.value
 
     def _endpoint(self, given: list[Word], keyword: Keyword, block: str) -> object:
         self._complain_of_surplus(given[2:], keyword, block)
         taken = endpoint_address(given[0].text)
         if taken.caveat:
-            self._complaints.warning("inexact-value", given[0], taken.caveat)
+            self._complaints.warning("inexact-value", given[0], taken.caveat, taken.hint)
         return taken.value, port(given[1].text) if len(given) > 1 else None
 
     def _script(self, given: list[Word], keyword: Keyword) -> tuple[str, ...]:

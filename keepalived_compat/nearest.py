@@ -8,6 +8,9 @@ from collections.abc import Iterable
 _LONGEST = 64
 """Words beyond this are no misspelling of a keyword; comparing them would cost time."""
 
+_TOO_SHORT = 2
+"""Letters of a word that is another word with one letter changed."""
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant, None when none is near."""
@@ -19,7 +22,21 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     if exact:
         return exact
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.75)
+    if not found:
+        # In a short word a single mistake is already much: `wwr` has but two thirds of `wrr`.
+        found = [each for each in lowered if _one_mistake(word.lower(), each)]
     return lowered[found[0]] if found else None
+
+
+def _one_mistake(word: str, meant: str) -> bool:
+    """Two neighbours changed places, or one letter of at least three is another."""
+    if len(word) != len(meant):
+        return False
+    wrong = [place for place in range(len(word)) if word[place] != meant[place]]
+    if len(wrong) == 1:
+        return len(word) > _TOO_SHORT
+    first = wrong[0] if wrong else 0
+    return wrong == [first, first + 1] and word[first : first + 2] == meant[first + 1] + meant[first]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

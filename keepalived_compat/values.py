@@ -36,6 +36,8 @@ class Taken:
 
     value: object
     caveat: str = ""
+    hint: str = ""
+    """How to write what is taken."""
 
 
 _OCTETS = {str(each): each for each in range(256)}
@@ -80,7 +82,10 @@ def number(text: str, argument: Argument) -> Taken:
         raise Unusable(f"`{text}` is not a whole number", _range(argument))
     if len(digits) > _LONGEST_NUMBER or not argument.low <= int(digits) <= argument.high:
         raise Unusable(f"`{text}` is out of range", _range(argument))
-    return Taken(value=int(digits), caveat=f"`{text}` is not a whole number, taken as {int(digits)}" if rest else "")
+    if not rest:
+        return Taken(value=int(digits))
+    caveat = f"`{text}` is not a whole number, taken as {int(digits)}"
+    return Taken(value=int(digits), caveat=caveat, hint=f"write the number alone: `{int(digits)}`")
 
 
 def microseconds(text: str, argument: Argument) -> Taken:
@@ -98,12 +103,13 @@ def microseconds(text: str, argument: Argument) -> Taken:
     value = int(whole or "0") * unit_us + kept + (fraction[decimals : decimals + 1] >= "5")
     if not round(argument.low * unit_us) <= value <= round(argument.high * unit_us):
         raise Unusable(f"`{text}` is out of range", _range(argument))
-    caveat = ""
+    caveat = hint = ""
     if rest:
         caveat = f"`{text}` is not a number of {unit}, taken as {value / unit_us:g}"
+        hint = f"write the number alone, in {unit}: `{value / unit_us:g}`"
     elif len(fraction) > decimals:
         caveat = f"`{text}` is rounded to whole microseconds"
-    return Taken(value=value, caveat=caveat)
+    return Taken(value=value, caveat=caveat, hint=hint)
 
 
 def boolean(text: str) -> Taken:
@@ -126,8 +132,9 @@ def chosen(text: str, argument: Argument) -> Taken:
                 value=each,
                 caveat="" if argument.any_case else f"`{text}` is taken as `{each}`; keepalived wants it in that case",
             )
-    hint = did_you_mean(text, argument.choices)
-    raise Unusable(f"`{text}` is not known here", f"{hint + ' ' if hint else ''}one of {', '.join(argument.choices)}")
+    offered = argument.offered or argument.choices
+    hint = did_you_mean(text, offered)
+    raise Unusable(f"`{text}` is not known here", f"{hint + ' ' if hint else ''}one of {', '.join(offered)}")
 
 
 def address(text: str) -> IPv4Address | IPv6Address:
@@ -195,4 +202,4 @@ def _range(argument: Argument) -> str:
         Kind.SECONDS: "seconds, at most six decimals",
         Kind.MILLISECONDS: "milliseconds, at most three decimals",
     }.get(argument.kind, "a whole number")
-    return f"{what}, {argument.low:.10g} to {argument.high:.10g}"
+    return f"{what}, {argument.range}"

@@ -142,6 +142,7 @@ def _urls(section: Section, complaints: Complaints) -> Iterator[HttpUrl]:
                 "bad-value",
                 inner.entry("path").argument_span,  # type: ignore[union-attr]
                 f"path `{path}` does not begin with `/`: most servers refuse it",
+                f"write `/{path}`",
             )
         yield HttpUrl(
             path=path,
@@ -172,22 +173,21 @@ def _status_codes(section: Section, complaints: Complaints) -> tuple[tuple[int, 
     found = section.entry("status_code")
     if found is None:
         return _ANY_CODE
-    ranges = []
+    ranges, bad = [], []
     for word in found.words[1:]:
         match = _CODES.fullmatch(word.text)
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if _LOWEST_CODE <= low <= high <= _HIGHEST_CODE:
             ranges.append((low, high))
         else:
-            complaints.error(
-                "bad-value",
-                word,
-                f"status_code: `{word.text}` is no code or range and is not used",
-                "100 to 599, ranges as 200-299, with blanks between",
-            )
-    if not ranges:
-        complaints.warning(
-            "bad-value", found.words[0], "status_code: no usable code, so 200-299 is taken, as in keepalived"
+            bad.append(word)
+    for word in bad:
+        default = "" if ranges or word is not bad[-1] else ": 200-299 is taken, as in keepalived"
+        complaints.error(
+            "bad-value",
+            word,
+            f"status_code: `{word.text}` is no code or range and is not used{default}",
+            "100 to 599, ranges as 200-299, with blanks between",
         )
     return tuple(ranges) or _ANY_CODE
 

@@ -122,7 +122,7 @@ def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> lis
                 "duplicate-server",
                 each.head,
                 f"a second virtual_server has {endpoint}; it is not used",
-                f"the first stands at {first}",
+                f"the first stands at {first}; delete one",
             )
             continue
         kept.append(each)

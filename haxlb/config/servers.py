@@ -135,7 +135,9 @@ class VirtualServerReader:
                 )
             else:
                 self._leave_out(
-                    self._head_span(), "without a usable lb_algo keepalived takes wlc, which is not supported yet"
+                    self._head_span(),
+                    "without a usable lb_algo keepalived takes wlc, which is not supported yet",
+                    "correct its lb_algo",
                 )
             return None
         if entry.value not in _SCHEDULERS:
@@ -208,6 +210,8 @@ class VirtualServerReader:
 
     def _protocol(self) -> Protocol | None:
         entry = self._section.entry("protocol")
+        if entry is None and "protocol" in self._section.refused:
+            return Protocol.UDP
         if entry is None:
             self._complaints.warning(
                 "missing-protocol",
@@ -312,6 +316,7 @@ class VirtualServerReader:
 
     def _servers(self, service_port: int, *, direct: bool) -> tuple[RealServer, ...]:
         found: dict[str, RealServer] = {}
+        places: dict[str, Span] = {}
         for entry in self._section.all("real_server"):
             server = self._real_server(entry, service_port, direct=direct)
             if server is None:
@@ -321,9 +326,11 @@ class VirtualServerReader:
                     "duplicate-server",
                     entry.argument_span,
                     f"real_server {server.key} stands twice in {self._title}; the second is not used, as in keepalived",
+                    f"the first stands at {places[server.key]}; delete one",
                 )
                 continue
             found[server.key] = server
+            places[server.key] = entry.argument_span
         return tuple(found.values())
 
     def _real_server(self, entry: Entry, service_port: int, *, direct: bool) -> RealServer | None:

@@ -205,7 +205,7 @@ class _TrackingReader:
             self._complaints.error("bad-value", word, f"{name}: {problem.message}; the default counts", problem.hint)
             return default
         if taken.caveat:
-            self._complaints.warning("inexact-value", word, taken.caveat)
+            self._complaints.warning("inexact-value", word, taken.caveat, taken.hint)
         return int(str(taken.value))
 
     # Uses

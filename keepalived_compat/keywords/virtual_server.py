@@ -25,6 +25,8 @@ from keepalived_compat.grammar import (
 
 POSITIVE = seconds(0.000001)
 SCHEDULERS = ("rr", "wrr", "lc", "wlc", "lblc", "sh", "mh", "dh", "fo", "ovf", "lblcr", "sed", "nq", "twos")
+_OFFERED = ("rr", "wrr", "sh", "mh")
+"""Schedulers that the forwarder has; the others are known, and refused where they are used."""
 _NO_MAIL = "no mail is sent"
 _UNCHECKED = "this check is not made; without another one the server counts as up"
 
@@ -39,11 +41,11 @@ def _no_check(name: str) -> Keyword:
 
 VIRTUAL_SERVER: Grammar = {
     "virtual_server": block(
-        supported("lb_algo", choice(*SCHEDULERS), default="wlc"),
-        supported("lvs_sched", choice(*SCHEDULERS), means="lb_algo"),
+        supported("lb_algo", choice(*SCHEDULERS, offered=_OFFERED), default="wlc"),
+        supported("lvs_sched", choice(*SCHEDULERS, offered=_OFFERED), means="lb_algo"),
         supported("lb_kind", WORDS, default="NAT"),
         supported("lvs_method", WORDS, means="lb_kind"),
-        supported("protocol", choice("TCP", "UDP", "SCTP", any_case=True), default="UDP"),
+        supported("protocol", choice("TCP", "UDP", "SCTP", any_case=True, offered=("TCP", "UDP")), default="UDP"),
         supported("ip_family", choice("inet", "inet6")),
         supported("sh-port"),
         supported("mh-port"),

@@ -6,6 +6,7 @@ import pytest
 
 from haxlb.model.addresses import Protocol
 from haxlb.model.node import CheckKind, HttpUrl, Scheduler
+from keepalived_compat.keywords import KEEPALIVED
 
 S = 1_000_000
 
@@ -177,13 +178,13 @@ class TestChecks:
             ("path /", HttpUrl(path="/"), []),
             ("path /\nvirtualhost www", HttpUrl(path="/", virtualhost="www"), []),
             ("path x", HttpUrl(path="x"), [("warning", "bad-value")]),
-            ("path /\nstatus_code 2xx", HttpUrl(path="/"), [("warning", "bad-value"), ("error", "bad-value")]),
+            ("path /\nstatus_code 2xx", HttpUrl(path="/"), [("error", "bad-value")]),
             (
                 "path /\nstatus_code 200,301 404",
                 HttpUrl(path="/", status_codes=((404, 404),)),
                 [("error", "bad-value")],
             ),
-            ("path /\nstatus_code 600", HttpUrl(path="/"), [("warning", "bad-value"), ("error", "bad-value")]),
+            ("path /\nstatus_code 600", HttpUrl(path="/"), [("error", "bad-value")]),
             ("path /\ndigest abc", HttpUrl(path="/"), [("error", "bad-value")]),
             ('path /\nregex "a+"\nregex_no_match', HttpUrl(path="/", regex="a+", regex_no_match=True), []),
             ('path /\nregex "a+"\nregex_options caseless dotall', HttpUrl(path="/", regex="(?is)a+"), []),
@@ -226,3 +227,54 @@ class TestChecks:
         made, said = server("virtualhost www", real=f"SSL_GET {{\n{lines}\nurl {{\npath /\n}}\n}}")
         check = made.real_servers[0].checks[0]
         assert (check.http_protocol, check.sni, check.virtualhost, said) == (protocol, sni, "www", [])
+
+
+def complaints(loading, server_line="", url="path /", check="", more=""):
+    text = (
+        "virtual_server 192.168.10.100 80 {\nlb_kind DR\n"
+        f"{server_line}\nreal_server 192.168.10.21 80 {{\nHTTP_GET {{\nurl {{\n{url}\n}}\n{check}\n}}\n}}\n{more}\n}}\n"
+    )
+    return loading(text).diagnostics
+
+
+@pytest.mark.parametrize(
+    ("written", "code", "hint"),
+    [
+        ({"server_line": "lb_algo rr\nprotocol TPC"}, "bad-value", "did you mean `TCP`? one of TCP, UDP"),
+        ({"server_line": "protocol TCP\nlb_algo wwr"}, "bad-value", "did you mean `wrr`? one of rr, wrr, sh, mh"),
+        ({"server_line": "protocol TCP\nlb_algo leastconn"}, "bad-value", "one of rr, wrr, sh, mh"),
+        ({"url": "path health"}, "bad-value", "write `/health`"),
+        ({"check": "connect_timeout 1s"}, "inexact-value", "write the number alone, in seconds: `1`"),
+        ({"check": "connect_timeout 0"}, "bad-value", "seconds, at most six decimals, 0.000001 to 4294.967295"),
+        (
+            {"more": "real_server 192.168.10.21 80 {\n}"},
+            "duplicate-server",
+            "the first stands at /etc/keepalived/keepalived.conf:5:13; delete one",
+        ),
+    ],
+)
+def test_the_hint_says_what_to_write(loading, written, code, hint):
+    assert [
+        each.hint
+        for each in complaints(loading, **{"server_line": "lb_algo rr\nprotocol TCP", **written})
+        if each.code == code
+    ] == [hint]
+
+
+def test_a_protocol_that_is_misspelt_is_not_missing(loading):
+    said = {each.code for each in complaints(loading, "lb_algo rr\nprotocol TPC")}
+    assert "missing-protocol" not in said
+
+
+def test_a_status_code_that_is_none_is_said_once(loading):
+    (found,) = [
+        each
+        for each in complaints(loading, "lb_algo rr\nprotocol TCP", "path /\nstatus_code 2000")
+        if each.code == "bad-value"
+    ]
+    assert found.message.endswith("is not used: 200-299 is taken, as in keepalived")
+
+
+@pytest.mark.parametrize("name", ["lb_algo", "lvs_sched"])
+def test_the_schedulers_that_are_offered_are_those_that_work(name):
+    assert set(KEEPALIVED["virtual_server"][name].argument.offered) == {each.value for each in Scheduler}

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from keepalived_compat.nearest import nearest
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("wwr", ("rr", "wrr", "sh", "mh"), "wrr"),
+        ("TPC", ("TCP", "UDP", "SCTP"), "TCP"),
+        ("RD", ("NAT", "DR", "TUN"), "DR"),
+        ("lc", ("rr", "sh", "mh"), None),
+        ("ch", ("rr", "sh", "mh"), None),
+        ("fwm", ("rr", "wrr"), None),
+        ("priorty", ("priority", "state"), "priority"),
+        ("abc", ("cba",), None),
+    ],
+)
+def test_short_words_have_a_nearest_too_by_one_mistake(word, known, meant):
+    assert nearest(word, known) == meant
