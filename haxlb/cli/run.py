@@ -29,7 +29,8 @@ from haxlb.cli.options import file_option, runtime_dir_option, settings_option
 def run(path: Path, settings: Path, runtime_dir: Path, log_level: str, log_format: str) -> None:
     """Run the daemon in the foreground, with its log on stderr.
 
-    SIGHUP reloads the configuration, SIGTERM and SIGINT hand over to the peer and end. The data plane stays attached
+    SIGHUP reloads the configuration, SIGTERM and SIGINT hand over to the peer and end; SIGUSR1 and SIGUSR2, which ask
+    keepalived for dumps, are ignored. The data plane stays attached
     and goes on forwarding what still arrives; `haxlb detach` removes it.
 
     Exit codes: 0 after an orderly stop; 4 the configuration cannot be used; 71 the host lacks something, or another

@@ -52,8 +52,9 @@ async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], 
     loop.set_exception_handler(_crash(pipe, name))
     loop.add_signal_handler(signal.SIGTERM, end, "SIGTERM")
     # ^C and the end of a terminal reach the whole process group; the supervisor says what they mean for us.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    # Whoever asks keepalived for dumps by SIGUSR1 or 2 means no harm. Handled, not SIG_IGN: scripts would inherit that.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        loop.add_signal_handler(number, _disregard)
     try:
         child = build(pipe)
     except HostError as problem:
@@ -67,6 +68,10 @@ async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], 
     taking.cancel()
     await child.leave(reason)
     return 0
+
+
+def _disregard() -> None:
+    """Nothing is to be done."""
 
 
 async def _take(pipe: Pipe, handle: Callable[[Message], None], end: Callable[[str], None]) -> None:

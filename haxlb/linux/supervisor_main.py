@@ -150,6 +150,9 @@ async def _serve(options: Options, loaded: Loaded) -> None:
         loop.add_signal_handler(number, stop, number)
     reloads = Reloads(supervisor)
     loop.add_signal_handler(signal.SIGHUP, reloads.begin)
+    # keepalived writes its state to files on these: whoever sends them by habit must not end a director.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        loop.add_signal_handler(number, _ignore, log, number)
     try:
         await supervisor.run()
     finally:
@@ -180,6 +183,10 @@ class Reloads:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _ignore(log: Log, number: signal.Signals) -> None:
+    log("warning", "signal_ignored", signal=number.name, remedy="use `haxlb show` or `haxlb show --json`")
 
 
 def _nobody(_: Step) -> None:
