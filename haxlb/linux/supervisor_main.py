@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import signal
 import sys
 import time
@@ -67,6 +68,7 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
 
     Raises RefusedConfig, HostError.
     """
+    open_standard_streams()
     source = _config_file(options, colour=sys.stderr.isatty())
     loaded = source.load_now()
     if loaded.report:
@@ -87,6 +89,18 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
 
 def _config_file(options: Options, *, colour: bool) -> ConfigFile:
     return ConfigFile(options.config, options.settings, colour=colour, config_id=options.config_id, part=options.part)
+
+
+def open_standard_streams() -> None:
+    """Where whoever has started us has closed 0, 1 or 2, nothing else may get that number: a log would go there."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
+    if sys.stderr is None:  # Python's word for it
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the process
 
 
 def check_capabilities(status: Path = Path("/proc/self/status")) -> None:

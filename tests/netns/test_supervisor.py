@@ -301,6 +301,14 @@ def test_the_first_virtual_server_comes_by_reload(site):
     eventually(lambda: not carries_xdp(one), "and detached when the last virtual server goes")
 
 
+def test_without_standard_streams_it_runs(site):
+    one = site.director("lb1", 150, servers=False).start("sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh")
+    one.becomes(Role.MASTER)
+    for pid in (one.process.pid, one.pid("speaker")):
+        assert [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)] == ["/dev/null"] * 3
+    assert one.stop() == 0
+
+
 def test_signals_that_ask_keepalived_for_dumps_end_nobody(site):
     one = site.director("lb1", 150).start()
     one.becomes(Role.MASTER)
