@@ -76,6 +76,14 @@ def summary(diagnostics: Iterable[Diagnostic]) -> str:
     return ", ".join(parts)
 
 
+def summary_by_file(diagnostics: Iterable[Diagnostic]) -> str:
+    """`a.conf: 1 warning; b.yml: 1 fatal`, in the order of the diagnostics; empty when there is nothing to say."""
+    files: dict[str, list[Diagnostic]] = {}
+    for each in diagnostics:
+        files.setdefault(each.span.file, []).append(each)
+    return "; ".join(f"{printable(file)}: {summary(found)}" for file, found in files.items())
+
+
 def printable(text: str) -> str:
     """Control characters and lone surrogates as escapes: a file name or a word may hold anything."""
     if text.isprintable():

@@ -23,7 +23,7 @@ from haxlb.config import Loaded, load
 from haxlb.linux.networks import connected_networks
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
-from keepalived_compat.rendering import as_json, as_text, summary
+from keepalived_compat.rendering import as_json, as_text, summary_by_file
 
 SCHEMA = "haxlb.check/1"
 EXIT_CODES = {Severity.FATAL: ConfigError.exit_code, Severity.ERROR: 5}
@@ -128,7 +128,6 @@ def _print(path: Path, diagnostics: tuple[Diagnostic, ...], loaded: Loaded) -> N
         # Source lines hold any character; a terminal that has not all of them gets escapes, not a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    counted = summary(diagnostics) or "no complaints"
     rows = [as_text(each, loaded.sources, colour=colour) for each in diagnostics]
-    rows.append(f"{click.format_filename(path)}: {counted}")
+    rows.append(summary_by_file(diagnostics) or f"{click.format_filename(path)}: no complaints")
     click.echo("\n".join(rows), color=colour)

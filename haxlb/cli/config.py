@@ -19,7 +19,7 @@ from haxlb.config.printer import STARS, keepalived_conf
 from haxlb.model.node import NodeConfig
 from haxlb.model.wire import to_json
 from keepalived_compat.diagnostics import Severity
-from keepalived_compat.rendering import summary
+from keepalived_compat.rendering import summary_by_file
 
 SCHEMA = "haxlb.config/1"
 
@@ -105,8 +105,7 @@ def effective(loaded: Loaded) -> NodeConfig:
         raise refusal(loaded)
     errors = [each for each in loaded.diagnostics if each.severity is Severity.ERROR]
     if errors:
-        file = errors[0].span.file
-        click.echo(f"{file}: {summary(errors)}: not all that is written is used; see `haxlb check`", err=True)
+        click.echo(f"{summary_by_file(errors)}: not all that is written is used; see `haxlb check`", err=True)
     return loaded.config
 
 

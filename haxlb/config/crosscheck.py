@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
 
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.servers import PlacedServer
 from haxlb.model.addresses import Endpoint, Vip
-from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.diagnostics import Complaints, Severity
+from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.nearest import nearest
+from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import Span
 from keepalived_compat.tree import Body, Statement
 
@@ -129,6 +132,23 @@ def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> lis
     return kept
 
 
+def check_purpose(tree: Body, complaints: Complaints, path: Path) -> None:
+    """There is something to run. Where a block was not understood, that has been complained of."""
+    if any(each.keyword.text in _PURPOSES for each in tree.statements):
+        return
+    if any(each.severity in (Severity.FATAL, Severity.ERROR) for each in complaints.all):
+        return
+    complaints.warning(
+        "nothing-to-do",
+        whole_file(path),
+        "there is no vrrp_instance and no virtual_server: there is nothing to do",
+        "see that this is the right file, and what it includes",
+    )
+
+
+_PURPOSES = ("vrrp_instance", "virtual_server")
+
+
 def check_ownership(
     servers: Iterable[PlacedServer], instances: list[PlacedInstance], tree: Body, complaints: Complaints
 ) -> None:
@@ -155,11 +175,20 @@ def check_ownership(
 
 
 def _written_addresses(tree: Body) -> set[IPv4Address]:
-    blocks = [each for each in tree.statements if each.keyword.text == "static_ipaddress"]
+    """Also those in blocks that are not used, or whose name is misspelt."""
+    blocks = []
     for each in tree.statements:
-        if each.keyword.text == "vrrp_instance" and each.body is not None:
-            blocks += [inner for inner in each.body.statements if inner.keyword.text.startswith("virtual_ipaddress")]
+        if each.keyword.text == "static_ipaddress":
+            blocks.append(each)
+        elif each.body is not None and (
+            each.keyword.text == "vrrp_instance" or each.keyword.text not in KEEPALIVED[""]
+        ):
+            blocks += [inner for inner in each.body.statements if _may_hold_vips(inner.keyword.text)]
     return {address for each in blocks for address in _addresses(each)}
+
+
+def _may_hold_vips(block: str) -> bool:
+    return block.startswith("virtual_ipaddress") or block not in KEEPALIVED["vrrp_instance"]
 
 
 def _addresses(block: Statement) -> Iterator[IPv4Address]:

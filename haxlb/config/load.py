@@ -10,6 +10,7 @@ from haxlb.config.crosscheck import (
     check_interfaces,
     check_links,
     check_ownership,
+    check_purpose,
     usable_instances,
     usable_servers,
     usable_vips,
@@ -72,6 +73,7 @@ def load(
             settings, complaints=complaints, sources=reading.sources, interfaces=interfaces, reader=reader
         )
         config = replace(config, mqtt=given.mqtt, forwarding=given.forwarding)
+    check_purpose(reading.tree, complaints, path)
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )

@@ -12,7 +12,7 @@ import yaml
 from haxlb.config.crosscheck import check_interface
 from haxlb.model.node import ForwardingSettings, MqttSettings
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.nearest import did_you_mean, nearest
 from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import DiskReader, Reader, Sources, Span
 
@@ -56,6 +56,7 @@ class _SettingsReader:
         self._complaints = complaints
         self._sources = sources
         self._reader = reader
+        self._meant: set[str] = set()
 
     def read(self) -> Settings:
         root = self._root()
@@ -124,7 +125,9 @@ class _SettingsReader:
         for key, value in node.value:
             text = key.value if isinstance(key, yaml.ScalarNode) else ""
             if text not in known:
-                hint = did_you_mean(text, known) or f"known: {', '.join(known)}"
+                meant = nearest(text, known)
+                hint = f"did you mean `{meant}`?" if meant else f"known: {', '.join(known)}"
+                self._meant.add(f"{name}.{meant}")
                 self._complaints.fatal("unknown-setting", self._place(key), f"{name} has no key `{text[:60]}`", hint)
             elif text in found:
                 self._complaints.fatal("given-twice", self._place(key), f"`{text}` stands twice in {name}", "keep one")
@@ -139,7 +142,7 @@ class _SettingsReader:
             return None
         take = _Values(found, "mqtt", self._complaints, self._place)
         host = take.text("host")
-        if host is None and "host" not in found:
+        if host is None and "host" not in found and "mqtt.host" not in self._meant:
             self._complaints.fatal(
                 "missing-setting", self._place(node), "mqtt names no host", "add `host: ADDRESS` of the broker"
             )
@@ -219,15 +222,15 @@ class _Values:
         self._complaints = complaints
         self._place = place
 
-    def _refuse(self, key: str, node: yaml.Node, wanted: str) -> None:
-        self._complaints.fatal("bad-setting", self._place(node), f"{self._name}.{key} must be {wanted}")
+    def _refuse(self, key: str, node: yaml.Node, wanted: str, hint: str) -> None:
+        self._complaints.fatal("bad-setting", self._place(node), f"{self._name}.{key} must be {wanted}", hint)
 
     def text(self, key: str) -> str | None:
         node = self._nodes.get(key)
         if node is None or node.tag == _NULL:
             return None
         if not isinstance(node, yaml.ScalarNode) or not node.value:
-            self._refuse(key, node, "a text")
+            self._refuse(key, node, "a text", f"write `{key}: TEXT`")
             return None
         return str(node.value)
 
@@ -236,7 +239,7 @@ class _Values:
         if node is None or node.tag == _NULL:
             return ()
         if not isinstance(node, yaml.SequenceNode):
-            self._refuse(key, node, f"a list: {key}: [eth0]")
+            self._refuse(key, node, "a list", f"write `{key}: [eth0]`")
             return ()
         return tuple(self._elements(key, node))
 
@@ -245,7 +248,7 @@ class _Values:
             if isinstance(each, yaml.ScalarNode) and each.tag == _STRING and each.value:
                 yield each.value
             else:
-                self._refuse(key, each, "a list of texts")
+                self._refuse(key, each, "a list of texts", f"write `{key}: [eth0]`")
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
         node = self._nodes.get(key)
@@ -253,7 +256,7 @@ class _Values:
             return default
         text = node.value if isinstance(node, yaml.ScalarNode) and node.tag == _INTEGER else ""
         if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):  # noqa: PLR2004
-            self._refuse(key, node, f"a whole number, {low} to {high}")
+            self._refuse(key, node, "a whole number", f"{low} to {high}, without quotes; the default is {default}")
             return default
         return int(text)
 
@@ -262,7 +265,7 @@ class _Values:
         if node is None:
             return default
         if not isinstance(node, yaml.ScalarNode) or node.tag != _BOOLEAN:
-            self._refuse(key, node, "true or false")
+            self._refuse(key, node, "true or false", f"the default is {str(default).lower()}")
             return default
         return str(node.value).lower() in ("true", "yes", "on")
 
@@ -273,6 +276,9 @@ class _Values:
         text = str(node.value) if isinstance(node, yaml.ScalarNode) else ""
         if text not in words:
             near = did_you_mean(text, words)
-            self._refuse(key, node, f"one of {', '.join(words)}{'; ' + near if near else ''}")
+            hint = f"{near + ' ' if near else ''}one of {', '.join(words)}; the default is {default}"
+            self._complaints.fatal(
+                "bad-setting", self._place(node), f"{self._name}.{key}: `{text[:60]}` is not known", hint
+            )
             return default
         return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from haxlb.config import load
 from haxlb.config.part import Part
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
-from keepalived_compat.rendering import as_json, as_text, summary
+from keepalived_compat.rendering import as_json, as_text, summary_by_file
 
 
 class ConfigFile:
@@ -55,5 +55,5 @@ class ConfigFile:
         report = "\n".join(as_text(each, found.sources, colour=self._colour) for each in found.diagnostics)
         findings = tuple(as_json(found.diagnostics))
         if found.config is None:
-            raise RefusedConfig(f"{self._path}: {summary(found.diagnostics)}", report=report, findings=findings)
+            raise RefusedConfig(summary_by_file(found.diagnostics), report=report, findings=findings)
         return Loaded(config=self._part.of(found.config), report=report, findings=findings)

@@ -33,7 +33,8 @@ INSTANCE = "vrrp_instance A {\n interface %s\n virtual_router_id %s\n virtual_ip
     [
         (INSTANCE % ("lo", 1), 0, "no complaints"),
         (INSTANCE % ("lo", 1) + "global_defs {\n use_vmac\n enable_traps\n}\n", 5, "1 error, 1 warning"),
-        ("global_defs {\n enable_traps\n process_names\n}\n", 0, "1 warning, 1 note"),
+        (INSTANCE % ("lo", 1) + "global_defs {\n enable_traps\n process_names\n}\n", 0, "1 warning, 1 note"),
+        ("! nothing\n", 0, "1 warning"),
         (INSTANCE % ("lo", 0), 4, "1 fatal"),
     ],
 )
@@ -75,7 +76,7 @@ def test_json(run, tmp_path):
 
 
 def test_json_without_complaints(run):
-    result = run("", "--json")
+    result = run(INSTANCE % ("lo", 1), "--json")
     assert (result.exit_code, json.loads(result.output)) == (0, {"schema": "haxlb.check/1", "diagnostics": []})
 
 
@@ -102,6 +103,14 @@ def test_settings_are_checked_too(tmp_path):
     )
     assert result.exit_code == 4
     assert f"{settings}:2:3: fatal[unknown-setting]: mqtt has no key `hots`" in result.output
+    assert result.output.splitlines()[-1] == f"{settings}: 1 fatal"
+
+
+def test_each_file_has_its_sum(run, tmp_path):
+    settings = tmp_path / "other.yml"
+    settings.write_text("mqtt:\n  port: 1\n")
+    result = run(INSTANCE % ("lo", 300), "--no-interfaces", "--settings", str(settings))
+    assert result.output.splitlines()[-1] == f"{tmp_path}/keepalived.conf: 1 fatal; {settings}: 1 fatal"
 
 
 @pytest.mark.parametrize("arguments", [["--jsn"], ["--settings", "/nonexistent/haxlb.yml"]])

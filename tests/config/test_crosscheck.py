@@ -106,7 +106,7 @@ def pair(one: tuple[str, ...], other: tuple[str, ...]) -> str:
         ),
         pytest.param(SCRIPT % "" + instance("A", 1, TRACK % ""), None, id="defined script"),
         pytest.param(instance("A", 1, TRACK % "") + SCRIPT % "", ("warning", "order", 5), id="script defined later"),
-        pytest.param(SCRIPT % "", ("note", "unused-track", 1), id="script that nothing tracks"),
+        pytest.param(instance() + SCRIPT % "", ("note", "unused-track", 8), id="script that nothing tracks"),
         pytest.param(
             "vrrp_script chk {\n}\n" + instance("A", 1, TRACK % ""), ("warning", "missing-keyword", 1), id="no script"
         ),
@@ -181,6 +181,39 @@ def pair(one: tuple[str, ...], other: tuple[str, ...]) -> str:
 )
 def test_a_file(said, text, expected):
     assert said(text) == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("virtual_router_id 1\n", "virtual_router_id 300\n"),
+        ("interface eth0\n", ""),
+        ("interface eth0\n", "interface eth0\nauthentication {\nauth_type AH\n}\n"),
+        ("vrrp_instance A", "vrrp_instanec A"),
+        ("virtual_ipaddress {", "virtual_ipadress {"),
+    ],
+)
+def test_an_address_in_a_block_that_is_not_used_has_been_complained_of_there(loading, right, wrong):
+    text = (instance() + server()).replace(right, wrong) + instance("B", 2, vip="10.0.0.2/24")
+    found = loading(text).diagnostics
+    assert {each.code for each in found} & {"bad-value", "missing-keyword", "not-supported-yet", "unknown-keyword"}
+    assert "unowned-address" not in {each.code for each in found}
+
+
+def test_a_real_server_of_this_address_does_not_own_it(said):
+    text = instance() + server(address="10.0.0.9") + server(address="10.0.0.1", reals="10.0.0.9 80")
+    assert said(text) == [("warning", "unowned-address", 8)]
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "global_defs {\nrouter_id x\n}\n", SCRIPT % ""])
+def test_a_file_without_anything_to_run(loading, text):
+    (found,) = [each for each in loading(text).diagnostics if each.code == "nothing-to-do"]
+    assert (found.severity.value, found.span[1:]) == ("warning", (1, 1, 1))
+
+
+@pytest.mark.parametrize("text", ["virtul_server 10.0.0.1 80 {\n}\n", instance("A", 300), server()])
+def test_a_mistake_is_not_nothing_to_do(loading, text):
+    assert "nothing-to-do" not in {each.code for each in loading(text).diagnostics}
 
 
 @pytest.mark.parametrize(

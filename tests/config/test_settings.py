@@ -6,6 +6,8 @@ import pytest
 
 from haxlb.model.node import ForwardingSettings, MqttSettings
 
+CONF = "vrrp_instance A {\n interface eth0\n virtual_router_id 1\n virtual_ipaddress {\n 10.0.0.1/24\n }\n}\n"
+
 
 def said(loaded):
     return [(each.severity.value, each.code, *each.span[1:]) for each in loaded.diagnostics]
@@ -13,7 +15,7 @@ def said(loaded):
 
 @pytest.mark.parametrize("text", [None, "", "# nothing\n", "{}", "---\n", "forwarding:\n"])
 def test_nothing_means_the_defaults(loading, text):
-    loaded = loading("", settings=text)
+    loaded = loading(CONF, settings=text)
     assert loaded.diagnostics == ()
     assert loaded.config.mqtt is None
     assert loaded.config.forwarding == ForwardingSettings()
@@ -21,7 +23,7 @@ def test_nothing_means_the_defaults(loading, text):
 
 def test_everything(loading):
     loaded = loading(
-        "",
+        CONF,
         settings=(
             "mqtt:\n  host: broker\n  port: 8883\n  username: haxlb\n  password_file: mqtt.pass\n  tls: true\n"
             "  site: rack-1\n  keepalive_s: 5\n"
@@ -67,35 +69,65 @@ def test_everything(loading):
     ],
 )
 def test_what_is_wrong_has_its_place(loading, text, code, place, says):
-    loaded = loading("", settings=text)
+    loaded = loading(CONF, settings=text)
     assert loaded.config is None
     assert ("fatal", code, *place) in said(loaded)
     assert any(says in each.hint for each in loaded.diagnostics)
 
 
-def test_a_choice_is_named_in_the_message(loading):
-    (found,) = loading("", settings="forwarding: {mode: natve}\n").diagnostics
-    assert found.message == "forwarding.mode must be one of auto, native, generic; did you mean `native`?"
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            "forwarding: {mode: natve}\n",
+            "forwarding.mode: `natve` is not known",
+            "did you mean `native`? one of auto, native, generic; the default is auto",
+        ),
+        (
+            "forwarding: {mode: driver}\n",
+            "forwarding.mode: `driver` is not known",
+            "one of auto, native, generic; the default is auto",
+        ),
+        (
+            "mqtt: {host: x, port: 99999}\n",
+            "mqtt.port must be a whole number",
+            "1 to 65535, without quotes; the default is 1883",
+        ),
+        ("mqtt: {host: x, tls: maybe}\n", "mqtt.tls must be true or false", "the default is false"),
+        ("mqtt: {host: [x]}\n", "mqtt.host must be a text", "write `host: TEXT`"),
+        ("forwarding: {interfaces: eth0}\n", "forwarding.interfaces must be a list", "write `interfaces: [eth0]`"),
+    ],
+)
+def test_the_hint_says_what_may_be_written(loading, text, message, hint):
+    (found,) = loading(CONF, settings=text).diagnostics
+    assert (found.message, found.hint) == (message, hint)
+
+
+def test_a_misspelt_key_is_not_missing_too(loading):
+    (found,) = loading(CONF, settings="mqtt: {hosst: x}\n").diagnostics
+    assert (found.code, found.hint) == ("unknown-setting", "did you mean `host`?")
+    codes = {each.code for each in loading(CONF, settings="mqtt: {prot: 1}\n").diagnostics}
+    assert codes == {"unknown-setting", "missing-setting"}
 
 
 def test_bytes_that_are_no_text(loading):
-    assert said(loading("", settings=b"\xff\xfe")) == [("fatal", "not-utf-8", 1, 1, 1)]
+    assert said(loading(CONF, settings=b"\xff\xfe")) == [("fatal", "not-utf-8", 1, 1, 1)]
 
 
 def test_nesting_without_end(loading):
-    assert said(loading("", settings="[" * 5000))[0][:2] == ("fatal", "bad-yaml")
+    assert said(loading(CONF, settings="[" * 5000))[0][:2] == ("fatal", "bad-yaml")
 
 
 def test_a_password_is_never_shown(loading):
-    loaded = loading("", settings="mqtt: {host: x, password: hunter2, prt: 1}\n")
+    loaded = loading(CONF, settings="mqtt: {host: x, password: hunter2, prt: 1}\n")
     (found,) = loaded.diagnostics
     assert "hunter2" not in loaded.sources.line(found.span.file, 1)
 
 
 def test_interfaces_must_exist(loading):
     text = "forwarding: {interfaces: [eth0, eht1]}\n"
-    assert loading("", settings=text).diagnostics == ()
-    loaded = loading("", settings=text, interfaces=frozenset({"eth0", "eth1"}))
+    assert loading(CONF, settings=text).diagnostics == ()
+    loaded = loading(CONF, settings=text, interfaces=frozenset({"eth0", "eth1"}))
     (found,) = loaded.diagnostics
     assert (found.code, found.span[1:]) == ("no-such-interface", (1, 33, 37))
     assert found.hint.startswith("did you mean `eth1`?")

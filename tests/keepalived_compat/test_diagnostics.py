@@ -146,4 +146,7 @@ def test_an_example_brings_its_code_and_no_other(example):
         reader=Files(example.files()),
     )
     also = set(filter(None, example.option("also").split(",")))
-    assert {each.code for each in loaded.diagnostics} == {example.code} | also
+    found = {each.code for each in loaded.diagnostics}
+    if "vrrp_instance" not in example.text:  # most examples are a part of a file
+        found -= {"nothing-to-do"} - {example.code}
+    assert found == {example.code} | also

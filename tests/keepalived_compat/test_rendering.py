@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from keepalived_compat.diagnostics import Diagnostic, Related, Severity
-from keepalived_compat.rendering import as_json, as_text, summary
+from keepalived_compat.rendering import as_json, as_text, summary, summary_by_file
 from keepalived_compat.source import Sources, Span
 
 
@@ -80,6 +80,12 @@ def test_the_summary_counts():
     found = [of(where, each) for each in (Severity.ERROR, Severity.FATAL, Severity.ERROR, Severity.NOTE)]
     assert summary(found) == "1 fatal, 2 errors, 1 note"
     assert summary([]) == ""
+
+
+def test_each_file_is_named_with_its_count():
+    found = [of(Span("a.conf", 1, 1, 1)), of(Span("b.yml", 1, 1, 1), Severity.FATAL), of(Span("a.conf", 2, 1, 1))]
+    assert summary_by_file(found) == "a.conf: 2 errors; b.yml: 1 fatal"
+    assert summary_by_file([]) == ""
 
 
 def test_where_it_comes_from(sources):
