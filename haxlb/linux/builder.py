@@ -112,6 +112,7 @@ async def _run_crafter(orders: bytes) -> bytes:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        cwd="/",
     )
     try:
         said, complaints = await communicate(process, orders, CRAFT_PATIENCE_S)

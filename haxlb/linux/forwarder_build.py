@@ -37,7 +37,7 @@ async def compile_forwarder(
         "-P",  # as root, never import what lies in the current directory
         "-m",
         "haxlb.linux.compiler",
-        f"--directory={directory}",
+        f"--directory={_absolute(directory)}",
         f"--services={services}",
         f"--backends={backends}",
         f"--flow-buckets-log2={flow_buckets_log2}",
@@ -50,6 +50,8 @@ async def compile_forwarder(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=environment,
+            # Ours may have been removed since, and bcc looks for it.
+            cwd="/",
         )
     except OSError as problem:
         raise HostError(
@@ -63,6 +65,10 @@ async def compile_forwarder(
         ) from problem
     refuse_killed(process.returncode, "building the forwarder")
     return _program(said, complaints, process.returncode)
+
+
+def _absolute(directory: Path) -> Path:
+    return directory.absolute()
 
 
 def _program(said: bytes, complaints: bytes, code: int | None) -> str:

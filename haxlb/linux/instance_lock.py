@@ -1,4 +1,4 @@
-"""One haxlb per runtime directory: an exclusive lock that ends with its process, however that ends."""
+"""One haxlb per runtime directory, and per virtual router: locks that end with their process, however that ends."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from haxlb.model.errors import HostError, NotPermitted
+from haxlb.model.node import VrrpInstance
 
 NAME = "haxlb.pid"
 
@@ -75,6 +78,35 @@ class InstanceLock:
             return os.path.samestat(os.fstat(self._fd), self._path.stat())
         except FileNotFoundError:
             return False
+
+
+class RouterLocks:
+    """One haxlb per interface and VRID of a network namespace, whatever the runtime directories.
+
+    Two on one host do not hear each other, and would both be MASTER. An abstract socket belongs to the network
+    namespace and goes with its last descriptor (unix(7)).
+    """
+
+    def __init__(self, instances: Iterable[VrrpInstance]) -> None:
+        """Raises HostError when another haxlb runs one of these."""
+        self._held: list[socket.socket] = []
+        for each in instances:
+            lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._held.append(lock)
+            try:
+                lock.bind(f"\0haxlb/{each.interface}/{each.vrid}")
+            except OSError as problem:
+                self.release()
+                raise HostError(
+                    f"another haxlb runs VRID {each.vrid} on {each.interface} of this host",
+                    remedy="stop it; it has another runtime directory (`pgrep -af haxlb` names it)",
+                ) from problem
+
+    def release(self) -> None:
+        """Give them up before the process ends."""
+        for lock in self._held:
+            lock.close()
+        self._held.clear()
 
 
 def _unusable(runtime_dir: Path, problem: OSError) -> HostError:

@@ -24,7 +24,7 @@ from haxlb.linux.builder import Builder
 from haxlb.linux.children import Children
 from haxlb.linux.config_file import ConfigFile
 from haxlb.linux.control_socket import ControlSocket
-from haxlb.linux.instance_lock import InstanceLock
+from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.linux.logging_setup import Log
 from haxlb.linux.mqtt import Broker
 from haxlb.linux.peer_probe import PeerProbe
@@ -75,7 +75,9 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
         show_report(loaded.report)
     check_capabilities()
     lock = InstanceLock(options.runtime_dir)
+    routers: RouterLocks | None = None
     try:
+        routers = RouterLocks(loaded.config.instances)
         asyncio.run(_serve(options, loaded))
     except OSError as problem:
         if problem.errno not in _LACKS:
@@ -84,6 +86,8 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
             f"haxlb cannot run: {problem.strerror}", remedy="see the limits of open files, processes and memory"
         ) from problem
     finally:
+        if routers is not None:
+            routers.release()
         lock.release()
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from haxlb.daemon.messages import AskStatus, Logged, Stop
 from haxlb.linux.children import Children
-from haxlb.linux.instance_lock import InstanceLock
+from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.model.errors import HostError
+from haxlb.model.node import VrrpInstance
 
 ECHO = """
 import argparse, asyncio, os, sys
@@ -164,6 +165,19 @@ def test_one_lock_per_directory(tmp_path):
     InstanceLock(tmp_path / "other").release()
     lock.release()
     InstanceLock(tmp_path / "run").release()
+
+
+def test_one_haxlb_per_virtual_router_of_a_host():
+    def instance(interface: str, vrid: int) -> VrrpInstance:
+        return VrrpInstance(name="VI", interface=interface, vrid=vrid)
+
+    held = RouterLocks([instance("hxtest0", 51), instance("hxtest0", 52)])
+    with pytest.raises(HostError, match=r"^another haxlb runs VRID 52 on hxtest0 of this host"):
+        RouterLocks([instance("hxtest1", 52), instance("hxtest0", 52)])
+    # What the refused one had taken before is free again.
+    RouterLocks([instance("hxtest1", 52)]).release()
+    held.release()
+    RouterLocks([instance("hxtest0", 52)]).release()
 
 
 def test_the_lock_ends_with_its_process(tmp_path):

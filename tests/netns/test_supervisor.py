@@ -309,6 +309,27 @@ def test_without_standard_streams_it_runs(site):
     assert one.stop() == 0
 
 
+def test_a_second_one_with_a_directory_of_its_own_is_refused_too(site):
+    one = site.director("lb1", 150, servers=False).start()
+    one.becomes(Role.MASTER)
+    argv = one.argv()
+    argv[argv.index("--runtime-dir") + 1] = str(one.runtime_dir.with_name("other"))
+    refused = one.host.run(*argv, check=False)
+    assert refused.returncode == 71
+    assert refused.stderr.startswith("haxlb: another haxlb runs VRID 51 on eth0 of this host")
+    assert refused.stderr.count("\n") == 1
+    assert has_vip(one)
+
+
+def test_a_working_directory_that_is_gone_is_not_missed(site, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    one = site.director("lb1", 150).start("sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh")
+    one.becomes(Role.MASTER)
+    assert carries_xdp(one)
+    assert one.cli("swap").returncode == 0
+
+
 def test_signals_that_ask_keepalived_for_dumps_end_nobody(site):
     one = site.director("lb1", 150).start()
     one.becomes(Role.MASTER)
