@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -89,6 +89,11 @@ class Section:
         """Keywords that stood there but could not be used: their absence has been complained of."""
         return self._refused or frozenset()
 
+    @property
+    def names(self) -> Iterable[str]:
+        """Keywords that are there and used, in the order of their first use."""
+        return self._last
+
     def all(self, name: str) -> tuple[Entry, ...]:
         """Every use of a keyword, in file order."""
         last = self._last.get(name)
@@ -135,7 +140,7 @@ class Judge:
                 self._hide(statement)
             if keyword is None or words[0].quoted:
                 self._complain_of_unknown(statement, block)
-            elif not (keyword.body is None and statement.body is None and _take(words, keyword, section)):
+            elif not self._take(statement, keyword, section, read=read):
                 self._use(statement, keyword, section, read=read)
         return section
 
@@ -161,6 +166,18 @@ class Judge:
     def _hide(self, statement: Statement) -> None:
         for word in statement.arguments:
             self._sources.hide(word.span)
+
+    def _take(self, statement: Statement, keyword: Keyword, section: Section, *, read: bool) -> bool:
+        """Take a statement of which there is nothing to say, as there is of hardly any: half the way of `_use`."""
+        body = statement.body
+        if keyword.support is not _SUPPORTED or keyword.zero or (body is None) is not (keyword.body is None):
+            return False
+        value = plain_value(statement.words, keyword.argument)
+        if value is None or (not keyword.many and section.has(keyword.means or keyword.name)):
+            return False
+        inner = None if body is None else self._body(statement, keyword, read=read)
+        section.add(Entry(keyword, tuple(statement.words), value, inner))
+        return True
 
     def _use(self, statement: Statement, keyword: Keyword, section: Section, *, read: bool) -> None:
         name = keyword.means or keyword.name
@@ -362,17 +379,6 @@ class Judge:
         self._complaints.error("unknown-keyword", word, f"unknown keyword `{_short(word.text)}` {where}{rest}", hint)
 
 
-def _take(words: list[Word], keyword: Keyword, section: Section) -> bool:
-    """Take a statement of which there is nothing to say, as there is of hardly any: half the way of `_use`."""
-    if keyword.support is not Support.SUPPORTED or keyword.zero:
-        return False
-    value = plain_value(words, keyword.argument)
-    if value is None or (not keyword.many and section.has(keyword.means or keyword.name)):
-        return False
-    section.add(Entry(keyword, tuple(words), value))
-    return True
-
-
 def _read(text: str, argument: Argument) -> Taken:
     match argument.kind:
         case Kind.BOOL:
@@ -395,6 +401,8 @@ def _flag_hint(word: Word, keyword: Keyword) -> str:
     return ""
 
 
+_SUPPORTED = Support.SUPPORTED
+"""Python 3.11 takes longer to look a member up in its class than to compare it."""
 _HINTS = 200
 """Unknown keywords that get a hint: finding the nearest word is slow, and a file with more is no configuration."""
 _SHOWN = 4

@@ -55,7 +55,6 @@ _WORD = re.compile(
 
 # A quote, a name, a sequence, a condition, an include, what a template engine left.
 _NOT_PLAIN = ('"', "$", "~", "@", "include", "{{", "{%", "<%")
-_PLAIN_WORD = re.compile(r"[^\s{}]+|[{}]")
 _LONGEST_PLAIN = 255
 _new_word = tuple.__new__
 
@@ -93,7 +92,7 @@ def plain_pieces(text: str) -> Pieces | None:
         if sign in text:
             text = text[: text.index(sign)]
     found, end = [], 0
-    for word in _PLAIN_WORD.findall(text):
+    for word in text.replace("{", " { ").replace("}", " } ").split():
         start = text.index(word, end)
         end = start + len(word)
         found.append((word, start + 1, end + 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import ROOT, Block, Grammar
@@ -45,54 +46,38 @@ class Parser:
     def parse(self, lines: Iterable[list[Word]]) -> Body:
         """The tree. Complaints about braces have been filed."""
         lines = list(lines)
-        missing = 0
-        for line in lines:
-            for word in line:
-                text = word[0]
-                if text == "{":
-                    missing += not word[5]
-                elif text == "}":
-                    missing -= not word[5]
-        self._missing = missing
-        for index, line in enumerate(lines):
-            self._line(line, lines[index + 1] if index + 1 < len(lines) else _NO_WORDS)
+        unquoted = [word[0] for line in lines for word in line if not word[5]]
+        self._missing = unquoted.count("{") - unquoted.count("}")
+        for line, following in zip_longest(lines, islice(lines, 1, None), fillvalue=_NO_MORE):
+            self._line(line, following[0])
         self._expect_body()
         self._finish()
         return self._root
 
-    def _line(self, line: list[Word], following: list[Word]) -> None:
-        texts = [each[0] for each in line]
-        if "{" not in texts and "}" not in texts:
-            frame = self._stack[-1]
-            keyword = frame.rows.get(texts[0])
-            if keyword is None or frame.awaits:
-                self._statement(line, following)
-                return
-            frame.body.statements.append(Statement(line))
-            frame.awaits = keyword.body is not None
-            return
+    def _line(self, line: list[Word], following: Word) -> None:
         start = 0
-        for index, text in enumerate(texts):
-            if text not in _BRACES or line[index].quoted:
+        for index, word in enumerate(line):
+            text = word[0]
+            if text not in _BRACES or word[5]:
                 continue
             if index > start:
-                self._statement(line[start:index], line[index:])
+                self._statement(line[start:index], word)
             if text == "{":
-                self._open(line[index])
+                self._open(word)
             else:
-                self._close(line[index], first=index == 0)
+                self._close(word, first=index == 0)
             start = index + 1
         if start < len(line):
             self._statement(line[start:] if start else line, following)
 
-    def _statement(self, words: list[Word], following: list[Word]) -> None:
+    def _statement(self, words: list[Word], following: Word) -> None:
         frame = self._stack[-1]
         if frame.awaits:
             self._expect_body()
             frame = self._stack[-1]
         keyword = frame.rows.get(words[0][0])
         if keyword is None:
-            self._resynchronise(words[0], opens=bool(following) and following[0].opens)
+            self._resynchronise(words[0], opens=following.opens)
             frame = self._stack[-1]
             keyword = frame.rows.get(words[0][0])
         frame.body.statements.append(Statement(words))
@@ -230,7 +215,7 @@ class Parser:
 _SHOWN = 4
 _BRACES = frozenset("{}")
 _NOTHING: Block = {}
-_NO_WORDS: list[Word] = []
+_NO_MORE = [Word("", "", 0, 0, 0)]
 
 
 def _braces(count: int) -> str:

@@ -40,6 +40,15 @@ class Taken:
     """How to write what is taken."""
 
 
+# Python 3.11 takes longer to look a member up in its class than to compare it.
+_FLAG, _WHOLE, _SECONDS_KIND, _CHOICE, _TEXT, _ENDPOINT = (
+    Kind.FLAG,
+    Kind.INTEGER,
+    Kind.SECONDS,
+    Kind.CHOICE,
+    Kind.TEXT,
+    Kind.ENDPOINT,
+)
 _OCTETS = {str(each): each for each in range(256)}
 _SHORT = 9
 """Digits of a number that is surely below every bound of a machine word."""
@@ -54,18 +63,18 @@ def plain_value(words: list[Word], argument: Argument) -> object:  # noqa: PLR09
     """
     kind, count = argument.kind, len(words)
     if count == 1:
-        return True if kind is Kind.FLAG else None
+        return True if kind is _FLAG else None
     text = words[1][0]
     if count == 2:  # noqa: PLR2004 - the keyword and its argument
-        if kind is Kind.INTEGER or kind is Kind.SECONDS:
+        if kind is _WHOLE or kind is _SECONDS_KIND:
             value = int(text) if text.isdigit() and text.isascii() and len(text) <= _SHORT else -1
             if not argument.low <= value <= argument.high or value < 0:
                 return None
-            return value if kind is Kind.INTEGER else value * SECOND_US
-        if kind is Kind.CHOICE:
+            return value if kind is _WHOLE else value * SECOND_US
+        if kind is _CHOICE:
             return text if text in argument.choices else None
-        return text if kind is Kind.TEXT else None
-    if count == 3 and kind is Kind.ENDPOINT:  # noqa: PLR2004 - the keyword, an address and a port
+        return text if kind is _TEXT else None
+    if count == 3 and kind is _ENDPOINT:  # noqa: PLR2004 - the keyword, an address and a port
         number, quad = words[2][0], _dotted_quad(text)
         if quad is not None and number.isdigit() and number.isascii() and len(number) < _LONG_PORT:
             return quad, int(number) or None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any, NamedTuple
 
 from haxlb.model.node import SECOND_US, Check, CheckKind, HttpUrl
 from keepalived_compat.diagnostics import Complaints
@@ -23,40 +23,26 @@ _CODES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
 _LOWEST_CODE, _HIGHEST_CODE = 100, 599
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
-    """What a checker takes from its real server, and that from its virtual server; None = nobody said."""
-
-    delay_loop_us: int | None
-    connect_timeout_us: int | None
-    retry: int | None
-    delay_before_retry_us: int | None
-    warmup_us: int | None
-    virtualhost: str | None
-
-    @classmethod
-    def of(cls, *sections: Section) -> Inherited:
-        """The innermost section comes first."""
-
-        def first(name: str) -> int | None:
-            return next((int(each.value(name)) for each in sections if each.has(name)), None)
-
-        return cls(
-            delay_loop_us=first("delay_loop"),
-            connect_timeout_us=first("connect_timeout"),
-            retry=first("retry"),
-            delay_before_retry_us=first("delay_before_retry"),
-            warmup_us=first("warmup"),
-            virtualhost=next((str(each.value("virtualhost")) for each in sections if each.has("virtualhost")), None),
-        )
+_INHERITED = frozenset({"delay_loop", "connect_timeout", "retry", "delay_before_retry", "warmup", "virtualhost"})
+"""Keywords that a checker takes from its real server where it has them not, and that from its virtual server."""
+Said = Mapping[str, Any]
+"""Values of these keywords."""
+_NOTHING: Said = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedServer:
-    """The real server whose checks are read."""
+def said(section: Section, around: Said = _NOTHING) -> Said:
+    """What holds in a section: what it says itself, else what was said `around` it."""
+    if _INHERITED.isdisjoint(section.names):
+        return around
+    return {**around, **{name: section.value(name) for name in section.names if name in _INHERITED}}
+
+
+class CheckedServer(NamedTuple):
+    """The real server whose checks are read: a named tuple, as a large file has tens of thousands of them."""
 
     section: Section
-    virtual_server: Section
+    said: Said
+    """What it and its virtual server say to its checkers."""
     address: IPv4Address
     port: int
     """The one written on its line, before any reset: keepalived's checkers connect to it."""
@@ -77,7 +63,7 @@ def read_checks(server: CheckedServer, complaints: Complaints) -> Iterator[Check
 def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check | None:
     kind = _KINDS[entry.keyword.name]
     own = entry.section if entry.section is not None else Section(entry.keyword.name)
-    known = Inherited.of(own, server.section, server.virtual_server)
+    known = said(own, server.said)
     urls: tuple[HttpUrl, ...] = ()
     if kind is not CheckKind.TCP:
         urls = tuple(_urls(own, complaints))
@@ -89,22 +75,22 @@ def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check
                 "add `url { path / }`, or use TCP_CHECK",
             )
             return None
-    delay = known.delay_before_retry_us
+    virtualhost = known.get("virtualhost")
     return Check(
         kind=kind,
         address=_address(own, "connect_ip", complaints, entry) or server.address,
         port=own.value("connect_port", server.port),
         bind_address=_address(own, "bindto", complaints, entry),
         bind_port=own.value("bind_port", 0),
-        connect_timeout_us=known.connect_timeout_us or 5 * SECOND_US,
-        delay_loop_us=known.delay_loop_us or 60 * SECOND_US,
-        warmup_us=known.warmup_us,
-        retry=known.retry,
-        delay_before_retry_us=delay if delay is not None else (SECOND_US if kind is CheckKind.TCP else 3 * SECOND_US),
+        connect_timeout_us=known.get("connect_timeout") or 5 * SECOND_US,
+        delay_loop_us=known.get("delay_loop") or 60 * SECOND_US,
+        warmup_us=known.get("warmup"),
+        retry=known.get("retry"),
+        delay_before_retry_us=known.get("delay_before_retry", SECOND_US if kind is CheckKind.TCP else 3 * SECOND_US),
         urls=urls,
         http_protocol="1.1" if own.value("http_protocol") in ("1.1", "1.1K") else "1.0",
-        virtualhost=known.virtualhost,
-        sni=_sni(own, known.virtualhost) if kind is CheckKind.SSL else None,
+        virtualhost=virtualhost,
+        sni=_sni(own, virtualhost) if kind is CheckKind.SSL else None,
     )
 
 

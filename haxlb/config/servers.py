@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
-from haxlb.config.checks import CheckedServer, read_checks
+from haxlb.config.checks import CheckedServer, read_checks, said
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
 from haxlb.model.addresses import Endpoint, Protocol
@@ -42,6 +42,8 @@ class VirtualServerReader:
         self._entry = entry
         self._section = entry.section if entry.section is not None else Section("virtual_server")
         self._complaints = complaints
+        self._said = said(self._section)
+        """To all checkers of its real servers."""
         self._title = " ".join(each.text for each in entry.words[:3])
 
     def read(self) -> PlacedServer | None:
@@ -315,23 +317,20 @@ class VirtualServerReader:
         return entry.argument_span if entry else self._head_span()
 
     def _servers(self, service_port: int, *, direct: bool) -> tuple[RealServer, ...]:
-        found: dict[str, RealServer] = {}
-        places: dict[str, Span] = {}
+        found: dict[str, tuple[RealServer, Entry]] = {}
         for entry in self._section.all("real_server"):
             server = self._real_server(entry, service_port, direct=direct)
             if server is None:
                 continue
-            if server.key in found:
+            first, place = found.setdefault(server.key, (server, entry))
+            if first is not server:
                 self._complaints.error(
                     "duplicate-server",
                     entry.argument_span,
                     f"real_server {server.key} stands twice in {self._title}; the second is not used, as in keepalived",
-                    f"the first stands at {places[server.key]}; delete one",
+                    f"the first stands at {place.argument_span}; delete one",
                 )
-                continue
-            found[server.key] = server
-            places[server.key] = entry.argument_span
-        return tuple(found.values())
+        return tuple(server for server, _ in found.values())
 
     def _real_server(self, entry: Entry, service_port: int, *, direct: bool) -> RealServer | None:
         target = self._target(entry)
@@ -348,7 +347,10 @@ class VirtualServerReader:
             )
             return None
         checked = CheckedServer(
-            section=section, virtual_server=self._section, address=address, port=written_port or service_port
+            section=section,
+            said=said(section, self._said),
+            address=address,
+            port=written_port or service_port,
         )
         checks = tuple(read_checks(checked, self._complaints))
         if direct:
