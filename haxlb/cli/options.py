@@ -11,6 +11,9 @@ import click
 RUNTIME_DIR = Path("/run/haxlb")
 DEFAULT_FILE = Path("/etc/keepalived/keepalived.conf")
 
+_FILE = click.Path(path_type=Path, readable=False)
+"""What is wrong with a file is said by whoever reads it, as of every other fault of a configuration."""
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -20,7 +23,7 @@ def file_option(purpose: str) -> Callable[[_Command], _Command]:
         "-f",
         "--file",
         "path",
-        type=click.Path(path_type=Path),
+        type=_FILE,
         default=DEFAULT_FILE,
         show_default=True,
         help=purpose,
@@ -33,7 +36,7 @@ def settings_option(purpose: str = "haxlb's own settings; need not exist.") -> C
 
     return click.option(
         "--settings",
-        type=click.Path(path_type=Path),
+        type=_FILE,
         default=DEFAULT_SETTINGS,
         show_default=True,
         help=purpose,

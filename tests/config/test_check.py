@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +90,18 @@ def test_a_missing_interface_is_a_warning_that_can_be_switched_off(run):
     assert "warning[no-such-interface]: interface nosuch0 of A does not exist on this host" in result.output
     assert "`haxlb run` refuses it on this host" in result.output
     assert "no complaints" in run(text, "--no-interfaces").output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file to somebody else")
+def test_a_file_that_may_not_be_read_is_a_diagnostic_too(tmp_path):
+    path = tmp_path / "keepalived.conf"
+    path.touch(mode=0o600)
+    os.chown(path, 65534, 65534)
+    haxlb = Path(sys.executable).with_name("haxlb")
+    command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", haxlb, "check", "-f", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "fatal[unreadable-file]: cannot read the configuration: Permission denied" in done.stdout
 
 
 def test_a_missing_file(tmp_path):
