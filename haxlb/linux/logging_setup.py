@@ -31,6 +31,8 @@ class Log:
                 del sys.modules["rich"]
         self._stream = stream or sys.stderr
         console = style == "console" or (style == "auto" and self._stream.isatty())
+        self.for_people = console
+        """Lines of text, not JSON."""
         journal = not console and "JOURNAL_STREAM" in os.environ
         self._lost = 0
         processors: list[Any] = [structlog.processors.add_log_level]

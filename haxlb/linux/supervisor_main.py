@@ -18,7 +18,7 @@ from haxlb.config.part import Part
 from haxlb.daemon.control import Reload, Step
 from haxlb.daemon.messages import Message
 from haxlb.daemon.supervisor import Supervisor
-from haxlb.daemon.supervisor_ports import Loaded, World
+from haxlb.daemon.supervisor_ports import Findings, Loaded, World
 from haxlb.linux.arp_watch import ArpWatch
 from haxlb.linux.builder import Builder
 from haxlb.linux.children import Children
@@ -55,6 +55,9 @@ class Options:
     part: Part = Part.ALL
 
 
+_LEVELS_OF_SEVERITY = {"note": "info", "warning": "warning"}
+
+
 class WallClock:
     """WallClockPort."""
 
@@ -64,21 +67,24 @@ class WallClock:
 
 
 def serve(options: Options, show_report: Callable[[str], None]) -> None:
-    """Run until stopped; `show_report` prints what there is to say about the configuration.
+    """Run until stopped; `show_report` prints what there is to say about the configuration where people read the log.
 
     Raises RefusedConfig, HostError.
     """
     open_standard_streams()
     source = _config_file(options, colour=sys.stderr.isatty())
     loaded = source.load_now()
-    if loaded.report:
+    log = Log(options.log_level, options.log_format)
+    if log.for_people and loaded.report:
         show_report(loaded.report)
+    else:
+        _log_findings(log, loaded.findings)
     check_capabilities()
     lock = InstanceLock(options.runtime_dir)
     routers: RouterLocks | None = None
     try:
         routers = RouterLocks(loaded.config.instances)
-        asyncio.run(_serve(options, loaded))
+        asyncio.run(_serve(options, loaded, log))
     except OSError as problem:
         if problem.errno not in _LACKS:
             raise
@@ -119,8 +125,14 @@ def check_capabilities(status: Path = Path("/proc/self/status")) -> None:
         )
 
 
-async def _serve(options: Options, loaded: Loaded) -> None:
-    log = Log(options.log_level, options.log_format)
+def _log_findings(log: Log, findings: Findings) -> None:
+    """Who reads JSON lines must not meet anything else among them."""
+    for finding in findings:
+        level = _LEVELS_OF_SEVERITY.get(finding["severity"], "error")
+        log.log(level, "config_complaint", **finding)
+
+
+async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_bug(log))
     notify_address = take_notify_socket()

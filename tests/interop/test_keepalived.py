@@ -6,6 +6,7 @@ for VRRPv2's seconds.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -138,7 +139,7 @@ class Story:
 
 def live(number: int, pair: Pair, directory: Path) -> None:
     directory.mkdir()
-    with Lab(f"hxip{number}") as lab:
+    with Lab(f"hxip{os.getpid()}-{number}") as lab:
         Story(pair, lab, directory).run()
 
 

@@ -198,7 +198,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp("checker") / "bpf" / layout.ABI
     with contextlib.ExitStack() as stack:
         stack.callback(unmount, directory.parent)
-        lab = stack.enter_context(Lab("hxck"))
+        lab = stack.enter_context(Lab(f"hxck{os.getpid()}"))
         yield Stage(lab, directory)
 
 

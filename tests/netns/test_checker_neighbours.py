@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from ipaddress import IPv4Address
@@ -23,7 +24,7 @@ Said = list[tuple[IPv4Address, NextHop | None, str]]
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    with Lab("hxnb") as made:
+    with Lab(f"hxnb{os.getpid()}") as made:
         made.host("d1", f"{DIRECTOR}/24")
         made.host("s1", f"{FIRST}/24")
         made.host("s2", f"{SECOND}/24")

@@ -1,5 +1,6 @@
 """deploy/real-server/haxlb-real-server against a real kernel: what it sets, and what ARP does then."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ VIP = "192.168.77.100"
 
 @pytest.fixture
 def server() -> Iterator[Host]:
-    with Lab("hxkit") as lab:
+    with Lab(f"hxkit{os.getpid()}") as lab:
         lab.host("neighbour", "192.168.77.1/24")
         yield lab.host("server", "192.168.77.21/24")
 

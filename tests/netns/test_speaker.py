@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Pair:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    made = Pair("hxsp")
+    made = Pair(f"hxsp{os.getpid()}")
     try:
         yield made
     finally:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -46,7 +47,7 @@ class Lines:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    with Lab("hxsa") as made:
+    with Lab(f"hxsad{os.getpid()}") as made:
         made.host("d1", "10.9.0.1/24")
         made.host("d2", "10.9.0.2/24")
         yield made

@@ -144,7 +144,7 @@ class Site:
     """A client with an ear, and directors."""
 
     def __init__(self, directory: Path) -> None:
-        self.lab = Lab("hxsv")
+        self.lab = Lab(f"hxsv{os.getpid()}")
         self.lab.__enter__()
         self.directory = directory
         self.directors: list[Director] = []
@@ -186,6 +186,16 @@ def has_vip(director: Director, vip: IPv4Address = VIP) -> bool:
 
 def carries_xdp(director: Director) -> bool:
     return "prog/xdp" in director.host.run("ip", "link", "show", "eth0").stdout
+
+
+def test_who_reads_json_lines_meets_nothing_else(site):
+    one = site.director("lb1", 150, servers=False, unicast="unicast_peer {\n        10.8.0.2\n    }")
+    one.start().becomes(Role.MASTER)
+    lines = [json.loads(line) for line in one.log.read_text().splitlines()]
+    (found,) = [each for each in lines if each["event"] == "config_complaint"]
+    assert (found["code"], found["level"]) == ("unchecked-source", "info")
+    assert found["file"] == str(one.config)
+    assert found["line"] == one.config.read_text().splitlines().index("vrrp_instance VI_1 {") + 1
 
 
 def test_one_director_from_start_to_stop(site):

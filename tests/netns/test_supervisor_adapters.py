@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ INSTANCE = VrrpInstance(name="VI_1", interface="eth0", vrid=51, priority=150, vi
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    with Lab("hxsa") as made:
+    with Lab(f"hxsa{os.getpid()}") as made:
         made.host("d1", "10.7.0.1/24")
         made.host("d2", "10.7.0.2/24")
         yield made
