@@ -317,12 +317,12 @@ class VirtualServerReader:
         return entry.argument_span if entry else self._head_span()
 
     def _servers(self, service_port: int, *, direct: bool) -> tuple[RealServer, ...]:
-        found: dict[str, tuple[RealServer, Entry]] = {}
+        found: dict[tuple[IPv4Address, int], tuple[RealServer, Entry]] = {}
         for entry in self._section.all("real_server"):
             server = self._real_server(entry, service_port, direct=direct)
             if server is None:
                 continue
-            first, place = found.setdefault(server.key, (server, entry))
+            first, place = found.setdefault((server.address, server.port), (server, entry))
             if first is not server:
                 self._complaints.error(
                     "duplicate-server",
