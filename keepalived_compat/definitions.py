@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from keepalived_compat.chance import LARGEST, Chance
 from keepalived_compat.conditions import selected
 from keepalived_compat.diagnostics import UNDEFINED, Complaints
 from keepalived_compat.lexer import Line, uncommented
-from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.nearest import Hints
 from keepalived_compat.sequences import BEGINS, Sequence, head_end, parse_head
 from keepalived_compat.values import Unusable
 
@@ -49,6 +50,7 @@ class Definitions:
         self._values: dict[str, list[Line]] = {}
         self._name = ""
         self._generated = 0
+        self._hints = Hints()
         self._endless: set[str] = set()
         """Names that were found to use themselves: to find it out takes long, once is enough."""
 
@@ -263,7 +265,7 @@ class Definitions:
         )
 
     def _complain_of_undefined(self, found: re.Match[str], name: str, line: Line) -> None:
-        hint = did_you_mean(name, [*self._values, *BUILT_IN])
+        hint = self._hints.did_you_mean(name, chain(self._values, BUILT_IN))
         if found["bare"] is None and not _NAME.fullmatch(name):
             hint = "default values as in a shell do not exist here: if this is a template, fill it in first"
         self._complaints.error(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import LINES, ROOT, Argument, Grammar, Keyword, Kind, Support
-from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.nearest import Hints
 from keepalived_compat.source import Sources, Span, Word
 from keepalived_compat.tree import Body, Statement
 from keepalived_compat.values import (
@@ -123,7 +123,7 @@ class Judge:
         self._grammar = grammar
         self._complaints = complaints
         self._sources = sources
-        self._hints_left = _HINTS
+        self._hints = Hints()
 
     def judge(self, root: Body) -> Section:
         """The configuration's root section."""
@@ -374,8 +374,7 @@ class Judge:
                 f"it belongs in {_some(elsewhere)}",
             )
             return
-        hint = did_you_mean(word.text, self._grammar[block]) if self._hints_left > 0 else ""
-        self._hints_left -= 1
+        hint = self._hints.did_you_mean(word.text, self._grammar[block])
         self._complaints.error("unknown-keyword", word, f"unknown keyword `{_short(word.text)}` {where}{rest}", hint)
 
 
@@ -403,8 +402,6 @@ def _flag_hint(word: Word, keyword: Keyword) -> str:
 
 _SUPPORTED = Support.SUPPORTED
 """Python 3.11 takes longer to look a member up in its class than to compare it."""
-_HINTS = 200
-"""Unknown keywords that get a hint: finding the nearest word is slow, and a file with more is no configuration."""
 _SHOWN = 4
 _LONGEST_WORD = 60
 

@@ -14,7 +14,7 @@ from haxlb.model.addresses import Vip
 from haxlb.model.groups import SyncGroup
 from haxlb.model.routes import NextHop, Route, Rule
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.nearest import Hints
 from keepalived_compat.source import Word
 from keepalived_compat.tree import Body, Statement
 from keepalived_compat.values_routes import NextHop as HopLine
@@ -34,11 +34,12 @@ class Routing:
 def read_sync_groups(tree: Body, tracking: Tracking, complaints: Complaints) -> tuple[SyncGroup, ...]:
     """The groups in file order; members that do not exist are complained of and left out, as in keepalived."""
     known = {each.arguments[0].text for each in _blocks(tree, "vrrp_instance") if each.arguments}
+    hints = Hints()
     found: dict[str, SyncGroup] = {}
     for group in _blocks(tree, "vrrp_sync_group"):
         if not group.arguments:
             continue
-        members = tuple(dict.fromkeys(_members(group, known, complaints)))
+        members = tuple(dict.fromkeys(_members(group, known, hints, complaints)))
         name = group.arguments[0]
         tracks = tuple(each.track for each in tracking.of(group.keyword.span))
         if name.text not in found:
@@ -71,7 +72,7 @@ def _lines(body: Body | None, name: str) -> Iterator[list[Word]]:
             yield from (line.words for line in block.body.statements)
 
 
-def _members(group: Statement, known: set[str], complaints: Complaints) -> Iterator[str]:
+def _members(group: Statement, known: set[str], hints: Hints, complaints: Complaints) -> Iterator[str]:
     for line in _lines(group.body, "group"):
         for word in line:
             if word.text in known:
@@ -81,7 +82,7 @@ def _members(group: Statement, known: set[str], complaints: Complaints) -> Itera
                 "undefined-member",
                 word,
                 f"vrrp_sync_group: there is no vrrp_instance {word.text}; it is left out, as in keepalived",
-                did_you_mean(word.text, known),
+                hints.did_you_mean(word.text, known),
             )
 
 

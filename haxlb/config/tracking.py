@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import Argument, integer, seconds
-from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.nearest import Hints
 from keepalived_compat.source import Span, Word
 from keepalived_compat.tree import Body, Statement
 from keepalived_compat.values import Unusable, command, microseconds, number
@@ -82,6 +82,7 @@ class _TrackingReader:
     def __init__(self, tree: Body, complaints: Complaints) -> None:
         self._tree = tree
         self._complaints = complaints
+        self._hints = Hints()
         self._definitions: dict[tuple[TrackKind, str], Definition] = {}
         self._used: set[tuple[TrackKind, str]] = set()
         self._misspelt: set[TrackKind] = set()
@@ -232,12 +233,12 @@ class _TrackingReader:
         found = self._definitions.get((kind, word.text))
         if found is None:
             self._misspelt.add(kind)
-            names = [name for defined, name in self._definitions if defined is kind]
+            names = (name for defined, name in self._definitions if defined is kind)
             self._complaints.error(
                 "undefined-track",
                 word,
                 f"{kind.value}: {word.text} is defined nowhere; it is not tracked, as in keepalived",
-                did_you_mean(word.text, names) or f"define it above: {_BLOCKS[kind]} {word.text} {{ … }}",
+                self._hints.did_you_mean(word.text, names) or f"define it above: {_BLOCKS[kind]} {word.text} {{ … }}",
             )
             return None
         if found.position > position:

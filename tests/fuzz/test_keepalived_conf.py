@@ -189,6 +189,7 @@ GROWING = {
     "quotes": 'x "\n',
     "definitions": "$A=x\nrouter_id $A\n",
     "undefined names": "x ${UNDEFINED}\n",
+    "misspelt names": "$NAME_OF_THIS_%=1\nx ${NAME_IF_THIS_%}\n",
     "conditions": "@lb2 x\n",
     "sequences": "~SEQ(i,1,3) x$i\n",
     "instances": "vrrp_instance A {\n interface eth0\n virtual_router_id 1\n virtual_ipaddress {\n  10.0.0.1\n }\n}\n",
@@ -197,6 +198,11 @@ GROWING = {
     "routes": "static_routes {\n default via 10.0.0.1\n}\n",
     "comments": "# x\n! y\n",
 }
+
+
+def repeated(text: str, times: int) -> str:
+    """The text over and over, with the number of the repetition for each %."""
+    return "".join(text.replace("%", str(each)) for each in range(times))
 
 
 def spent(text: str) -> float:
@@ -213,5 +219,5 @@ def spent(text: str) -> float:
 def test_time_grows_with_size(text):
     """Four times the size: four times the time, with room; quadratic would be sixteen."""
     repeats = 400 // text.count("\n")
-    small, large = spent(text * repeats), spent(text * 4 * repeats)
+    small, large = spent(repeated(text, repeats)), spent(repeated(text, 4 * repeats))
     assert large < 9 * max(small, 0.004)

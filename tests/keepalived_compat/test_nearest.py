@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from keepalived_compat.nearest import nearest
+from keepalived_compat.nearest import COMPARISONS, Hints, nearest
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,9 @@ from keepalived_compat.nearest import nearest
 )
 def test_short_words_have_a_nearest_too_by_one_mistake(word, known, meant):
     assert nearest(word, known) == meant
+
+
+def test_hints_end_when_enough_has_been_compared():
+    hints = Hints()
+    known = [f"name{each}" for each in range(COMPARISONS // 2)]
+    assert [hints.did_you_mean("NAME7", known) for _ in range(3)] == ["did you mean `name7`?"] * 2 + [""]
