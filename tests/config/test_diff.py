@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from haxlb.config import load, plan_reload
+from haxlb.config import load
+from haxlb.config.diff import plan_reload
 from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig
 
 DATA = Path(__file__).parent / "data"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from haxlb.cli.explain_config import explain
-from haxlb.config import load, plan_reload
+from haxlb.config import load
 from haxlb.config.consequences import Fate, consequences
+from haxlb.config.diff import plan_reload
 from haxlb.config.printer import keepalived_conf
 from haxlb.config.verdict import verdict
 from tests.config.conftest import CONF, OnlyThese
