@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -75,8 +76,27 @@ def main() -> None:
         arguments.insert(0, "keepalived")
     try:
         haxlb.main(arguments, standalone_mode=True)
+    except SystemExit as end:
+        if arguments[:1] == ["check"] and isinstance(end.code, int):
+            _leave(end.code)
+        raise
     except Bug:
         raise
     except HaxlbError as problem:
         click.echo(f"haxlb: {problem}", err=True)
         sys.exit(problem.exit_code)
+
+
+def _leave(code: int) -> None:
+    """End at once; returns when what was printed cannot be written, which is for the interpreter to say.
+
+    To take apart all that was made of a large configuration is a tenth of the time of its check, and the kernel takes
+    the memory back anyway. Only for a command that has no threads, children, or files that are open for writing.
+    """
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -34,3 +36,26 @@ def test_shared_options_have_one_default():
             if parameter.name in SHARED and isinstance(parameter, click.Option):
                 found[parameter.name].add(parameter.default)
     assert found == {name: {default} for name, default in SHARED.items()}
+
+
+DATA = Path(__file__).parents[1] / "config" / "data"
+CHECK = [sys.executable, "-c", "from haxlb.cli.main import main; main()", "check", "--no-interfaces", "-f"]
+
+
+def test_check_has_said_all_when_its_process_ends(tmp_path):
+    """More than a pipe holds, with the exit code and the text of the command that is called in this process."""
+    file = tmp_path / "keepalived.conf"
+    file.write_text("wrod x\n" * 5000)
+    done = subprocess.run([*CHECK, str(file)], capture_output=True, text=True, check=False)
+    called = CliRunner().invoke(haxlb, ["check", "--no-interfaces", "-f", str(file)])
+    assert (done.returncode, done.stdout, done.stderr) == (5, called.stdout, "")
+    assert len(done.stdout) > 5000 * 80
+
+
+def test_check_whose_output_cannot_be_written_does_not_end_well(tmp_path):
+    file = tmp_path / "keepalived.conf"
+    file.write_text((DATA / "master.conf").read_text())
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*CHECK, str(file)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode not in (0, 5)
+    assert "No space left" in done.stderr
