@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,8 +67,6 @@ def check(
         raise click.BadParameter(f"there is no file {click.format_filename(settings)}", param_hint="--settings")
     if explained and form == "sarif":
         raise click.BadParameter("SARIF has no place for an explanation", param_hint="--explain")
-    # All that this short process makes lives until its end: looking for garbage would only double its time.
-    gc.disable()
     interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
     loaded = load(
         path,
@@ -101,18 +96,6 @@ def check(
             click.echo(f"\n{explain(loaded)}")
     worst = min((each.severity for each in diagnostics), key=lambda each: each.rank, default=Severity.NOTE)
     sys.exit(EXIT_CODES.get(worst, 0))
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage is looked for: all that loading makes is kept, and to look for more would double its time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import importlib
 import os
 import sys
@@ -74,6 +76,9 @@ def main() -> None:
     arguments = sys.argv[1:]
     if sys.argv[0].rpartition("/")[2] == "keepalived":
         arguments.insert(0, "keepalived")
+    if arguments[:1] == ["check"]:
+        # All that this short process makes lives until its end: looking for garbage would only double its time.
+        gc.disable()
     try:
         haxlb.main(arguments, standalone_mode=True)
     except SystemExit as end:
@@ -85,6 +90,12 @@ def main() -> None:
     except HaxlbError as problem:
         click.echo(f"haxlb: {problem}", err=True)
         sys.exit(problem.exit_code)
+    except OSError as problem:
+        if problem.errno != errno.ENOSPC:
+            raise
+        click.echo(f"haxlb: the output could not be written: {problem.strerror}", err=True)
+        # What is still in the buffer would be tried again, and complained of, at the interpreter's end.
+        os._exit(os.EX_IOERR)
 
 
 def _leave(code: int) -> None:
