@@ -21,6 +21,8 @@ _MOST_KNOWN = 20_000
 """Different lines that are remembered, so that one that stands there a thousand times is split once."""
 FILE_LIMIT = 10_000
 """Files that one configuration may include: more is a mistake that multiplies."""
+NESTING_LIMIT = 100
+"""Files that may include one another in a chain: nobody means more, and the reader's stack is not endless."""
 
 _INCLUDE = re.compile(r"include(?P<kind>[rmwba]?)(?:\s+(?P<pattern>.*))?$")
 _BLANKS = " \t\r\n\v\f"
@@ -257,6 +259,14 @@ class Preprocessor:
                 where,
                 f"`{name}` is included again while it is being read",
                 "break the loop of includes",
+            )
+            return None
+        if len(self._open) >= NESTING_LIMIT:
+            self._complaints.fatal(
+                "include-problem",
+                where,
+                f"`{name}` is not read: includes are nested {NESTING_LIMIT} deep",
+                "include it from a file further up",
             )
             return None
         if self._files >= FILE_LIMIT:

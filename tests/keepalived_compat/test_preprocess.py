@@ -276,6 +276,12 @@ class TestIncludes:
         assert [each.code for each in read.complaints.all] == ["include-loop"]
         assert names(read.root) == ["A"]
 
+    def test_a_chain_of_includes_has_an_end(self, reading):
+        chain = {f"f{n}_dot_conf": f"include f{n + 1}.conf\n" for n in range(400)}
+        (complaint,) = reading("include f0.conf\n", **chain).complaints.all
+        assert (complaint.code, complaint.span.file.rpartition("/")[2]) == ("include-problem", "f98.conf")
+        assert "nested 100 deep" in complaint.message
+
     def test_twice_is_no_loop(self, reading):
         read = reading("include a.conf\ninclude a.conf\n", a_dot_conf="global_defs {\n}\n")
         assert read.complaints.all == ()
