@@ -333,7 +333,7 @@ def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[st
 
 
 def _planned(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
-    for name in ("track_scripts", "tracked", "sync_groups", "static_routes", "static_rules"):
+    for name in _PLANNED:
         if getattr(before, name) != getattr(after, name):
             yield Consequence(
                 kind="settings",
@@ -342,6 +342,17 @@ def _planned(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
                 reason="they are others",
                 effects=("nothing: they are not supported yet",),
             )
+
+
+_PLANNED = (
+    "track_scripts",
+    "tracked",
+    "sync_groups",
+    "static_routes",
+    "static_rules",
+    "static_addresses",
+    "virtual_server_groups",
+)
 
 
 def _attachments(was: tuple[str, ...], will: tuple[str, ...]) -> Iterator[str]:

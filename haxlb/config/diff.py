@@ -115,7 +115,7 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     yield from _field_differences(old, new, skip=("vips", "peers", "tracks", *_PLANNED))
 
 
-_PLANNED = ("excluded_vips", "routes", "rules")
+_PLANNED = ("excluded_vips", "routes", "rules", "ttl_limits")
 """Not told apart one by one: nothing comes of them yet."""
 
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from haxlb.config.authentication import read_authentication
 from haxlb.config.defaults import DOWN_TIMER_ADVERTS, MULTICAST_GROUP, Defaults, at_least_one
-from haxlb.config.planned import Routing
+from haxlb.config.planned import Planned
 from haxlb.config.tracking import PlacedTrack
 from haxlb.config.vips import read_vips
 from haxlb.model.addresses import Vip
@@ -53,11 +53,11 @@ class InstanceReader:
         complaints: Complaints,
         *,
         tracks: tuple[PlacedTrack, ...] = (),
-        routing: Routing | None = None,
+        planned: Planned | None = None,
     ) -> None:
         self._entry = entry
         self._tracks = tracks
-        self._routing = routing or Routing()
+        self._planned = planned or Planned()
         self._section = entry.section if entry.section is not None else Section("vrrp_instance")
         self._defaults = defaults
         self._complaints = complaints
@@ -111,9 +111,10 @@ class InstanceReader:
             garp=garp,
             notify=notify,
             tracks=tuple(each.track for each in self._tracks),
-            excluded_vips=self._routing.excluded,
-            routes=self._routing.routes,
-            rules=self._routing.rules,
+            excluded_vips=self._planned.excluded,
+            routes=self._planned.routes,
+            rules=self._planned.rules,
+            ttl_limits=tuple(each for each in self._planned.ttl_limits if each.peer in peers),
         )
         return PlacedInstance(
             instance=instance,

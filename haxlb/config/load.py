@@ -18,7 +18,7 @@ from haxlb.config.crosscheck import (
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.defaults import read_defaults
 from haxlb.config.instances import InstanceReader, PlacedInstance
-from haxlb.config.planned import read_routing, read_sync_groups
+from haxlb.config.planned import read_planned, read_server_groups, read_static_addresses, read_sync_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.config.tracking import read_tracking
@@ -130,7 +130,7 @@ def _node_config(
             defaults,
             complaints,
             tracks=tracking.of(each.words[0].span),
-            routing=read_routing(bodies.get(each.words[0].span), "virtual", interface=_interface(each)),
+            planned=read_planned(bodies.get(each.words[0].span), "virtual", interface=_interface(each)),
         ).read()
         for each in root.all("vrrp_instance")
     ]
@@ -144,7 +144,7 @@ def _node_config(
     check_ownership(servers, instances, tree, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
-    static = read_routing(tree, "static")
+    static = read_planned(tree, "static")
     config = NodeConfig(
         node=names[-1] if names else node,
         instances=tuple(each.instance for each in instances),
@@ -154,6 +154,8 @@ def _node_config(
         sync_groups=read_sync_groups(tree, tracking, complaints),
         static_routes=static.routes,
         static_rules=static.rules,
+        static_addresses=read_static_addresses(tree),
+        virtual_server_groups=read_server_groups(tree),
     )
     return config, instances, servers
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from haxlb.config.load import Loaded
 from haxlb.config.meaning_instance import instance_sentences, instance_values
 from haxlb.config.meaning_server import probing, server_sentences, server_values
-from haxlb.config.meaning_value import Value, origin
+from haxlb.config.meaning_value import LATER, Value, counted, origin
 from haxlb.model.node import NodeConfig
 
 
@@ -57,5 +57,20 @@ def _node(config: NodeConfig) -> Iterator[str]:
         where = " ".join(config.forwarding_interfaces)
         yield f"packets are forwarded on {where or 'no interface: name some in haxlb.yml'}, whoever is MASTER"
         yield probing(config.virtual_servers)
+    static = counted(
+        (len(config.static_addresses), "address", "addresses"),
+        (len(config.static_routes), "route", "routes"),
+        (len(config.static_rules), "rule", "rules"),
+    )
+    if static:
+        yield f"static, whoever is MASTER: {static} {LATER}"
+    for group in config.virtual_server_groups:
+        entries = [*map(str, group.ranges), *map(str, group.marks)]
+        more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
+        yield f"virtual_server_group {group.name} is {', '.join(entries[:_SHOWN])}{more} {LATER}"
     if not config.instances and not config.virtual_servers:
         yield "it does nothing: there is no instance and no virtual server that can be used"
+
+
+_SHOWN = 4
+"""Entries of a group."""

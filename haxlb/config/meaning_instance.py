@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from haxlb.config.consequences import begins
 from haxlb.config.crosscheck_election import highest_priority, lowest_priority
 from haxlb.config.instances import PlacedInstance
-from haxlb.config.meaning_value import Origin, Value, origin
+from haxlb.config.meaning_value import LATER, Origin, Value, counted, origin
 from haxlb.config.printer import in_seconds
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind, TrackScript
@@ -16,6 +16,7 @@ from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.timers import master_down_interval, skew_time
 from keepalived_compat.judgement import Section
 
+_HIGHEST_TTL = 255
 _GARP = ("master_repeat", "master_delay", "master_refresh", "master_refresh_repeat", "lower_prio_repeat")
 
 
@@ -82,25 +83,24 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
     for track in instance.tracks:
         if (track.kind, track.name) != (TrackKind.INTERFACE, instance.interface):
             script = scripts.get(track.name) if track.kind is TrackKind.SCRIPT else None
-            yield f"{_track(instance, track, script)} {_LATER}"
+            yield f"{_track(instance, track, script)} {LATER}"
 
 
 def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
     for group in config.sync_groups:
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
-            yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {_LATER}"
-    following = [
+            yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {LATER}"
+    following = counted(
         (len(instance.excluded_vips), "further address", "further addresses"),
         (len(instance.routes), "route", "routes"),
         (len(instance.rules), "rule", "rules"),
-    ]
-    shown = [f"{count} {one if count == 1 else many}" for count, one, many in following if count]
-    if shown:
-        yield f"{', '.join(shown)} come and go with the MASTER {_LATER}"
-
-
-_LATER = "(not supported yet: keepalived does this)"
+    )
+    if following:
+        yield f"{following} come and go with the MASTER {LATER}"
+    for limits in instance.ttl_limits:
+        lowest, highest = limits.lowest or 0, _HIGHEST_TTL if limits.highest is None else limits.highest
+        yield f"adverts of {limits.peer} count with a TTL of {lowest} to {highest} only {LATER}"
 
 
 def _preemption(instance: VrrpInstance) -> str:

@@ -1,4 +1,4 @@
-"""Blocks that haxlb does not act on yet, as values: groups of instances, routes, rules, excluded addresses.
+"""Blocks that haxlb does not act on yet, as values: groups, routes, rules, addresses that no advert names, TTL limits.
 
 They are read from the syntax tree; what is wrong with their lines is said where they are judged.
 """
@@ -7,28 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from haxlb.config.tracking import Tracking
 from haxlb.config.vips import read_vips
-from haxlb.model.addresses import Vip
-from haxlb.model.groups import SyncGroup
+from haxlb.model.addresses import StaticAddress, TtlLimits, Vip
+from haxlb.model.groups import AddressRange, FirewallMark, SyncGroup, VirtualServerGroup
 from haxlb.model.routes import NextHop, Route, Rule
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import Hints
 from keepalived_compat.source import Word
 from keepalived_compat.tree import Body, Statement
+from keepalived_compat.values_addresses import AddressLine, read_addresses, read_peers
+from keepalived_compat.values_groups import GroupMark, GroupRange, read_group
 from keepalived_compat.values_routes import NextHop as HopLine
 from keepalived_compat.values_routes import RouteLine, read_routes
 from keepalived_compat.values_rules import RuleLine, read_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Routing:
-    """The routes and rules of one instance, or of the host, and the addresses that no advert names."""
+class Planned:
+    """What one instance, or the host, has of it: routes, rules, addresses that no advert names, limits of peers."""
 
     excluded: tuple[Vip, ...] = ()
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
+    ttl_limits: tuple[TtlLimits, ...] = ()
 
 
 def read_sync_groups(tree: Body, tracking: Tracking, complaints: Complaints) -> tuple[SyncGroup, ...]:
@@ -51,15 +55,58 @@ def read_sync_groups(tree: Body, tracking: Tracking, complaints: Complaints) -> 
     return tuple(found.values())
 
 
-def read_routing(body: Body | None, prefix: str, *, interface: str = "") -> Routing:
-    """The routes and rules of a block; `prefix` is virtual or static, `interface` where addresses go."""
+def read_planned(body: Body | None, prefix: str, *, interface: str = "") -> Planned:
+    """What a block has of it; `prefix` is virtual or static, `interface` where addresses go."""
     quiet = Complaints()
     excluded = read_vips(_lines(body, "virtual_ipaddress_excluded"), interface=interface, complaints=quiet)
-    return Routing(
+    return Planned(
         excluded=tuple(vip for vip, _ in excluded),
         routes=tuple(map(_route, read_routes(_lines(body, f"{prefix}_routes"), quiet, block=f"{prefix}_routes"))),
         rules=tuple(map(_rule, read_rules(_lines(body, f"{prefix}_rules"), quiet, block=f"{prefix}_rules"))),
+        ttl_limits=tuple(_ttl_limits(_lines(body, "unicast_peer"))),
     )
+
+
+def read_static_addresses(tree: Body) -> tuple[StaticAddress, ...]:
+    """The lines of all `static_ipaddress` blocks, in file order."""
+    named = [
+        line.arguments[0].text
+        for defs in _blocks(tree, "global_defs")
+        if defs.body is not None
+        for line in _blocks(defs.body, "default_interface")
+        if line.arguments
+    ]
+    default = named[-1] if named else _DEFAULT_INTERFACE
+    found = read_addresses(_lines(tree, "static_ipaddress"), Complaints(), block="static_ipaddress")
+    return tuple(_static_address(each, default) for each in found)
+
+
+def read_server_groups(tree: Body) -> tuple[VirtualServerGroup, ...]:
+    """The groups in file order, without those that keepalived removes."""
+    found = []
+    for group in _blocks(tree, "virtual_server_group"):
+        if not group.arguments or group.body is None:
+            continue
+        entries = read_group((line.words for line in group.body.statements), Complaints())
+        ranges = [each for each in entries if isinstance(each, GroupRange)]
+        marks = [each for each in entries if isinstance(each, GroupMark)]
+        # A mark without a family takes that of the real servers, which cannot be of both.
+        mixed = len({each.first.version for each in ranges}) > 1 and any(not each.family for each in marks)
+        if entries and not mixed:
+            found.append(
+                VirtualServerGroup(
+                    name=group.arguments[0].text,
+                    ranges=tuple(
+                        AddressRange(first=str(each.first), last=str(each.last), port=each.port) for each in ranges
+                    ),
+                    marks=tuple(FirewallMark(mark=each.fwmark, family=each.family) for each in marks),
+                )
+            )
+    return tuple(found)
+
+
+_DEFAULT_INTERFACE = "eth0"
+"""keepalived's, of addresses without `dev`."""
 
 
 def _blocks(tree: Body, name: str) -> Iterator[Statement]:
@@ -84,6 +131,34 @@ def _members(group: Statement, known: set[str], hints: Hints, complaints: Compla
                 f"vrrp_sync_group: there is no vrrp_instance {word.text}; it is left out, as in keepalived",
                 hints.did_you_mean(word.text, known),
             )
+
+
+def _ttl_limits(lines: Iterator[list[Word]]) -> Iterator[TtlLimits]:
+    seen = set()
+    for line in read_peers(lines, Complaints()):
+        # Of a peer that stands twice the first line counts.
+        if not isinstance(line.address, IPv4Address) or line.address in seen:
+            continue
+        seen.add(line.address)
+        if (line.min_ttl, line.max_ttl) != (None, None):
+            yield TtlLimits(peer=line.address, lowest=line.min_ttl, highest=line.max_ttl)
+
+
+def _static_address(line: AddressLine, default_interface: str) -> StaticAddress:
+    flags = ("home", "nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track", "use_vmac")
+    return StaticAddress(
+        address=str(line.address),
+        prefix_length=line.prefix_length,
+        interface=line.device or default_interface,
+        label=line.label,
+        scope=line.scope,
+        broadcast=_text(line.broadcast),
+        peer=_text(line.peer),
+        preferred_lifetime_s=line.preferred_lifetime_s,
+        track_group=line.track_group,
+        # keepalived writes this one with a dash.
+        flags=tuple("-nodad" if flag == "nodad" else flag for flag in flags if getattr(line, flag)),
+    )
 
 
 def _route(line: RouteLine) -> Route:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
+from haxlb.config.printer_addresses import group_lines, peer_line, static_address_line
 from haxlb.config.printer_routes import route_line, rule_line
 from haxlb.config.printer_words import word
 from haxlb.model.addresses import Vip
@@ -62,6 +63,8 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
         target = " ".join(map(word, thing.target))
         lines = (f"{needed} {target}", f"weight {_weight(thing)}")
         yield from _block(f"{block} {word(thing.name)}", lines)
+    if config.static_addresses:
+        yield from _block("static_ipaddress", map(static_address_line, config.static_addresses))
     yield from _routing("static", config.static_routes, config.static_rules)
     for group in config.sync_groups:
         yield ""
@@ -69,6 +72,9 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
     for instance in config.instances:
         yield ""
         yield from _block(f"vrrp_instance {word(instance.name)}", _instance(instance, secrets=secrets))
+    for services in config.virtual_server_groups:
+        yield ""
+        yield from _block(f"virtual_server_group {word(services.name)}", group_lines(services))
     for server in config.virtual_servers:
         yield ""
         endpoint = server.endpoint
@@ -157,7 +163,7 @@ def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     if instance.source is not None:
         yield f"{'unicast' if instance.peers else 'mcast'}_src_ip {instance.source}"
     if instance.peers:
-        yield from _block("unicast_peer", map(str, instance.peers))
+        yield from _block("unicast_peer", (peer_line(peer, instance.ttl_limits) for peer in instance.peers))
     yield from _garp(instance.garp)
     if instance.vips:
         yield from _block("virtual_ipaddress", map(_vip, instance.vips))

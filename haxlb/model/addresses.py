@@ -47,3 +47,36 @@ class Vip:
 
     def __str__(self) -> str:
         return f"{self.address}/{self.prefix_length}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticAddress:
+    """One line of `static_ipaddress`, in the words of ip-address(8). Planned: haxlb does not put it on the host yet.
+
+    Addresses are text in canonical form, of either family; an empty text or None = not given.
+    """
+
+    address: str
+    prefix_length: int
+    interface: str
+    """Where the address goes: `default_interface` unless the line says `dev`."""
+    label: str = ""
+    scope: int | None = None
+    """rtnetlink scope, IPv4 only; None counts as 0, universe."""
+    broadcast: str = ""
+    peer: str = ""
+    preferred_lifetime_s: int | None = None
+    """2^32 - 1 = for ever; None = 0 for an IPv6 /128, else for ever."""
+    track_group: str = ""
+    flags: tuple[str, ...] = ()
+    """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track, use_vmac."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtlLimits:
+    """The TTLs with which adverts of a unicast peer count. Planned: every TTL does yet."""
+
+    peer: IPv4Address
+    lowest: int | None = None
+    highest: int | None = None
+    """Inclusive; None = no limit."""

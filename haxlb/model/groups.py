@@ -1,4 +1,4 @@
-"""Groups of instances, as values. Planned: haxlb reads and explains them and does not act on them yet."""
+"""Groups of instances and of services, as values. Planned: they are read and explained, nothing comes of them yet."""
 
 from __future__ import annotations
 
@@ -16,3 +16,42 @@ class SyncGroup:
     """Names of instances, in the order of the file."""
     tracks: tuple[Track, ...] = ()
     """What all members track."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressRange:
+    """Consecutive addresses of a group; text in canonical form, of either family."""
+
+    first: str
+    last: str
+    """Inclusive; the same as `first` for one address."""
+    port: int | None = None
+    """None = every port."""
+
+    def __str__(self) -> str:
+        span = self.first if self.first == self.last else f"{self.first}-{self.last}"
+        return span if self.port is None else f"{span} port {self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirewallMark:
+    """Packets to which the packet filter has given a mark."""
+
+    mark: int
+    family: int = 0
+    """4, 6, or 0 where none is named: that of the real servers."""
+
+    def __str__(self) -> str:
+        return f"fwmark {self.mark}{_FAMILY[self.family]}"
+
+
+_FAMILY = {0: "", 4: " inet", 6: " inet6"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualServerGroup:
+    """One `virtual_server_group` block: what a `virtual_server group NAME` serves."""
+
+    name: str
+    ranges: tuple[AddressRange, ...] = ()
+    marks: tuple[FirewallMark, ...] = ()

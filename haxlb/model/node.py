@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Endpoint, Vip
-from haxlb.model.groups import SyncGroup
+from haxlb.model.addresses import Endpoint, StaticAddress, TtlLimits, Vip
+from haxlb.model.groups import SyncGroup, VirtualServerGroup
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, Tracked, TrackScript
 
@@ -98,6 +98,8 @@ class VrrpInstance:
     """Planned: virtual_routes do not follow the master yet."""
     rules: tuple[Rule, ...] = ()
     """Planned, likewise."""
+    ttl_limits: tuple[TtlLimits, ...] = ()
+    """Planned: of those peers that have some; every TTL is taken yet."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -244,6 +246,10 @@ class NodeConfig:
     """Planned: they are not put on this host yet."""
     static_rules: tuple[Rule, ...] = ()
     """Planned, likewise."""
+    static_addresses: tuple[StaticAddress, ...] = ()
+    """Planned, likewise."""
+    virtual_server_groups: tuple[VirtualServerGroup, ...] = ()
+    """Planned: virtual servers that use them are left out."""
 
     @property
     def forwarding_interfaces(self) -> tuple[str, ...]:

@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from ipaddress import IPv4Address
 
 import pytest
 
 from haxlb.cli.explain_config import explain
+from haxlb.config.consequences import Fate, consequences
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.groups import SyncGroup
+from haxlb.model.addresses import StaticAddress, TtlLimits
+from haxlb.model.groups import AddressRange, FirewallMark, SyncGroup, VirtualServerGroup
 from haxlb.model.node import NodeConfig
 from haxlb.model.routes import NextHop, Route, Rule
 from haxlb.model.tracking import Track, TrackKind
 from haxlb.model.wire import from_json, to_json
 
 TEXT = """\
+global_defs {
+    default_interface eth9
+}
+static_ipaddress {
+    192.0.2.5/24 dev eth0 brd + label eth0:1 scope link noprefixroute
+    192.0.2.6 peer 192.0.2.7
+    2001:db8::5/64 dev eth0 preferred_lft forever -nodad
+    2001:db8::6/64 dev eth0 preferred_lft 0
+}
+virtual_server_group web {
+    10.0.0.1 80
+    10.0.0.2-9 443
+    2001:db8::1-2001:db8::f 80
+    10.1.0.0/30
+    fwmark 7 inet6
+}
+virtual_server_group empty {
+}
+virtual_server_group mixed {
+    10.0.0.1 80
+    2001:db8::1 80
+    fwmark 7
+}
+virtual_server_group marks {
+    fwmark 8
+}
 static_routes {
     default via 192.0.2.1 dev eth0
     inet6 default via fe80::1 dev eth0
@@ -34,6 +64,14 @@ vrrp_sync_group VG {
 vrrp_instance A {
     interface eth0
     virtual_router_id 1
+    unicast_src_ip 10.0.0.250
+    unicast_peer {
+        10.0.0.250 min_ttl 1
+        10.0.0.251 min_ttl 250
+        10.0.0.252
+        10.0.0.253 max_ttl 64 min_ttl 0
+        10.0.0.251 min_ttl 3
+    }
     virtual_ipaddress {
         10.0.0.1/24
     }
@@ -78,7 +116,7 @@ def test_groups(config):
 def test_members_that_there_are_not(loading, codes):
     group = "vrrp_sync_group VG {\ngroup {\nA\nC\n}\n}\n"
     loaded = loading(TEXT + group.replace("VG", "other") + group)
-    said = [each for each in codes(loaded) if each[1] != "not-supported-yet"]
+    said = [each for each in codes(loaded) if each[0] == "error" and each[1] != "not-supported-yet"]
     assert said == [("error", "undefined-member"), ("error", "duplicate-name"), ("error", "undefined-member")]
     assert [each.members for each in loaded.config.sync_groups] == [("A", "B"), ("A",)]
 
@@ -138,6 +176,78 @@ def test_excluded_addresses(config):
     ]
 
 
+def test_static_addresses(config):
+    assert config.static_addresses == (
+        StaticAddress(
+            address="192.0.2.5",
+            prefix_length=24,
+            interface="eth0",
+            label="eth0:1",
+            scope=253,
+            broadcast="192.0.2.255",
+            flags=("noprefixroute",),
+        ),
+        StaticAddress(address="192.0.2.6", prefix_length=32, interface="eth9", peer="192.0.2.7"),
+        StaticAddress(
+            address="2001:db8::5",
+            prefix_length=64,
+            interface="eth0",
+            preferred_lifetime_s=2**32 - 1,
+            flags=("-nodad",),
+        ),
+        StaticAddress(address="2001:db8::6", prefix_length=64, interface="eth0", preferred_lifetime_s=0),
+    )
+
+
+def test_static_addresses_are_printed_with_names_for_numbers(config):
+    lines = [each.strip() for each in keepalived_conf(config, secrets=True).splitlines()]
+    assert "192.0.2.5/24 dev eth0 scope link brd 192.0.2.255 label eth0:1 noprefixroute" in lines
+    assert "192.0.2.6 dev eth9 peer 192.0.2.7" in lines
+    assert "2001:db8::5/64 dev eth0 preferred_lft forever -nodad" in lines
+
+
+def test_static_addresses_go_to_eth0_unless_told(loading):
+    loaded = loading("static_ipaddress {\n192.0.2.5\n}\n")
+    assert [each.interface for each in loaded.config.static_addresses] == ["eth0"]
+
+
+def test_server_groups_that_keepalived_removes_are_left_out(config):
+    assert config.virtual_server_groups == (
+        VirtualServerGroup(
+            name="web",
+            ranges=(
+                AddressRange(first="10.0.0.1", last="10.0.0.1", port=80),
+                AddressRange(first="10.0.0.2", last="10.0.0.9", port=443),
+                AddressRange(first="2001:db8::1", last="2001:db8::f", port=80),
+                AddressRange(first="10.1.0.0", last="10.1.0.3"),
+            ),
+            marks=(FirewallMark(mark=7, family=6),),
+        ),
+        VirtualServerGroup(name="marks", marks=(FirewallMark(mark=8),)),
+    )
+
+
+def test_limits_of_peers(config):
+    a, b = config.instances
+    assert a.ttl_limits == (
+        TtlLimits(peer=IPv4Address("10.0.0.251"), lowest=250),
+        TtlLimits(peer=IPv4Address("10.0.0.253"), lowest=0, highest=64),
+    )
+    assert [str(each) for each in a.peers] == ["10.0.0.251", "10.0.0.252", "10.0.0.253"]
+    assert b.ttl_limits == ()
+
+
+def test_a_reload_with_others_changes_nothing(config):
+    a, b = config.instances
+    other = replace(config, instances=(replace(a, ttl_limits=()), b), static_addresses=(), virtual_server_groups=())
+    found = {each.name: each for each in consequences(config, other)}
+    assert found["A"].reason == "other ttl_limits"
+    assert found["A"].effects == ("it keeps its state",)
+    for name in ("static_addresses", "virtual_server_groups"):
+        assert found[name].fate is Fate.KEPT
+        assert found[name].effects == ("nothing: they are not supported yet",)
+
+
 def test_they_print_and_load_to_the_same(loading, config):
     assert loading(keepalived_conf(config, secrets=True)).config == config
 
@@ -151,3 +261,9 @@ def test_they_are_explained_as_not_supported(loading):
     later = "(not supported yet: keepalived does this)"
     assert f"  * it fails over together with B (vrrp_sync_group VG) {later}\n" in text
     assert f"  * 1 further address, 4 routes, 3 rules come and go with the MASTER {later}" in text
+    assert f"  * static, whoever is MASTER: 4 addresses, 2 routes, 1 rule {later}\n" in text
+    shown = "10.0.0.1 port 80, 10.0.0.2-10.0.0.9 port 443, 2001:db8::1-2001:db8::f port 80, 10.1.0.0-10.1.0.3"
+    assert f"  * virtual_server_group web is {shown} and 1 more {later}\n" in text
+    assert f"  * virtual_server_group marks is fwmark 8 {later}\n" in text
+    assert f"  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only {later}\n" in text
+    assert f"  * adverts of 10.0.0.253 count with a TTL of 0 to 64 only {later}\n" in text
