@@ -72,7 +72,13 @@ def usable_vips(instances: Iterable[PlacedInstance], complaints: Complaints) -> 
 def _with_vips(placed: PlacedInstance, vips: tuple[tuple[Vip, Span], ...], complaints: Complaints) -> PlacedInstance:
     if vips == placed.vips:
         return placed
-    instance = replace(placed.instance, vips=tuple(vip for vip, _ in vips))
+    kept = tuple(vip for vip, _ in vips)
+    with_options = (*kept, *placed.instance.excluded_vips)
+    instance = replace(
+        placed.instance,
+        vips=kept,
+        vip_options=tuple(each for each in placed.instance.vip_options if any(map(each.belong_to, with_options))),
+    )
     if not vips and instance.version == _V3:
         complaints.fatal(
             "no-vip", placed.name, f"{instance.name} has no virtual_ipaddress of its own left, and VRRPv3 needs one"

@@ -115,7 +115,15 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     yield from _field_differences(old, new, skip=("vips", "peers", "tracks", *_PLANNED))
 
 
-_PLANNED = ("excluded_vips", "routes", "rules", "ttl_limits")
+_PLANNED = (
+    "excluded_vips",
+    "routes",
+    "rules",
+    "ttl_limits",
+    "vip_options",
+    "ipv6_vips",
+    "excluded_ipv6_vips",
+)
 """Not told apart one by one: nothing comes of them yet."""
 
 

@@ -115,6 +115,9 @@ class InstanceReader:
             routes=self._planned.routes,
             rules=self._planned.rules,
             ttl_limits=tuple(each for each in self._planned.ttl_limits if each.peer in peers),
+            vip_options=self._planned.options_of(vips),
+            ipv6_vips=self._planned.ipv6,
+            excluded_ipv6_vips=self._planned.excluded_ipv6,
         )
         return PlacedInstance(
             instance=instance,

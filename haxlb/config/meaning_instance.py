@@ -9,6 +9,7 @@ from haxlb.config.crosscheck_election import highest_priority, lowest_priority
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.meaning_value import LATER, Origin, Value, counted, origin
 from haxlb.config.printer import in_seconds
+from haxlb.config.printer_addresses import option_words
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.advert import MULTICAST_GROUP
@@ -91,13 +92,16 @@ def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
             yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {LATER}"
+    further = (*instance.excluded_vips, *instance.ipv6_vips, *instance.excluded_ipv6_vips)
     following = counted(
-        (len(instance.excluded_vips), "further address", "further addresses"),
+        (len(further), "further address", "further addresses"),
         (len(instance.routes), "route", "routes"),
         (len(instance.rules), "rule", "rules"),
     )
     if following:
         yield f"{following} come and go with the MASTER {LATER}"
+    for options in instance.vip_options:
+        yield f"{options.address} is put on with `{option_words(options)}` {LATER}"
     for limits in instance.ttl_limits:
         lowest, highest = limits.lowest or 0, _HIGHEST_TTL if limits.highest is None else limits.highest
         yield f"adverts of {limits.peer} count with a TTL of {lowest} to {highest} only {LATER}"

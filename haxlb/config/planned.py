@@ -5,13 +5,13 @@ They are read from the syntax tree; what is wrong with their lines is said where
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from haxlb.config.tracking import Tracking
 from haxlb.config.vips import read_vips
-from haxlb.model.addresses import StaticAddress, TtlLimits, Vip
+from haxlb.model.addresses import StaticAddress, TtlLimits, Vip, VipOptions
 from haxlb.model.groups import AddressRange, FirewallMark, SyncGroup, VirtualServerGroup
 from haxlb.model.routes import NextHop, Route, Rule
 from keepalived_compat.diagnostics import Complaints
@@ -20,6 +20,7 @@ from keepalived_compat.source import Word
 from keepalived_compat.tree import Body, Statement
 from keepalived_compat.values_addresses import AddressLine, read_addresses, read_peers
 from keepalived_compat.values_groups import GroupMark, GroupRange, read_group
+from keepalived_compat.values_line import INET6
 from keepalived_compat.values_routes import NextHop as HopLine
 from keepalived_compat.values_routes import RouteLine, read_routes
 from keepalived_compat.values_rules import RuleLine, read_rules
@@ -33,6 +34,18 @@ class Planned:
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
     ttl_limits: tuple[TtlLimits, ...] = ()
+    lines: tuple[AddressLine, ...] = ()
+    """Of `virtual_ipaddress`."""
+    excluded_options: tuple[VipOptions, ...] = ()
+    ipv6: tuple[StaticAddress, ...] = ()
+    excluded_ipv6: tuple[StaticAddress, ...] = ()
+
+    def options_of(self, vips: Iterable[tuple[Vip, Word]]) -> tuple[VipOptions, ...]:
+        """The options of these addresses and of the excluded ones; of a place that has several the first count."""
+        places: dict[tuple[IPv4Address, str], VipOptions] = {}
+        for each in (*_vip_options(vips, self.lines), *self.excluded_options):
+            places.setdefault((each.address, each.interface), each)
+        return tuple(places.values())
 
 
 def read_sync_groups(tree: Body, tracking: Tracking, complaints: Complaints) -> tuple[SyncGroup, ...]:
@@ -59,11 +72,19 @@ def read_planned(body: Body | None, prefix: str, *, interface: str = "") -> Plan
     """What a block has of it; `prefix` is virtual or static, `interface` where addresses go."""
     quiet = Complaints()
     excluded = read_vips(_lines(body, "virtual_ipaddress_excluded"), interface=interface, complaints=quiet)
+    excluded_lines = read_addresses(_lines(body, "virtual_ipaddress_excluded"), quiet, block="")
+    lines = read_addresses(_lines(body, "virtual_ipaddress"), quiet, block="")
     return Planned(
         excluded=tuple(vip for vip, _ in excluded),
         routes=tuple(map(_route, read_routes(_lines(body, f"{prefix}_routes"), quiet, block=f"{prefix}_routes"))),
         rules=tuple(map(_rule, read_rules(_lines(body, f"{prefix}_rules"), quiet, block=f"{prefix}_rules"))),
         ttl_limits=tuple(_ttl_limits(_lines(body, "unicast_peer"))),
+        lines=lines,
+        excluded_options=tuple(_vip_options(excluded, excluded_lines)),
+        ipv6=tuple(_static_address(each, interface) for each in lines if each.address.version == INET6),
+        excluded_ipv6=tuple(
+            _static_address(each, interface) for each in excluded_lines if each.address.version == INET6
+        ),
     )
 
 
@@ -144,8 +165,25 @@ def _ttl_limits(lines: Iterator[list[Word]]) -> Iterator[TtlLimits]:
             yield TtlLimits(peer=line.address, lowest=line.min_ttl, highest=line.max_ttl)
 
 
+def _vip_options(vips: Iterable[tuple[Vip, Word]], lines: Iterable[AddressLine]) -> Iterator[VipOptions]:
+    by_word = {(each.word.span, each.word.text): each for each in lines}
+    for vip, word in vips:
+        line = by_word.get((word.span, word.text))
+        if line is None:
+            continue
+        options = VipOptions(
+            address=vip.address,
+            interface=vip.interface,
+            peer=_text(line.peer),
+            preferred_lifetime_s=line.preferred_lifetime_s,
+            track_group=line.track_group,
+            flags=_flags(line),
+        )
+        if options != VipOptions(address=vip.address, interface=vip.interface):
+            yield options
+
+
 def _static_address(line: AddressLine, default_interface: str) -> StaticAddress:
-    flags = ("home", "nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track", "use_vmac")
     return StaticAddress(
         address=str(line.address),
         prefix_length=line.prefix_length,
@@ -156,9 +194,14 @@ def _static_address(line: AddressLine, default_interface: str) -> StaticAddress:
         peer=_text(line.peer),
         preferred_lifetime_s=line.preferred_lifetime_s,
         track_group=line.track_group,
-        # keepalived writes this one with a dash.
-        flags=tuple("-nodad" if flag == "nodad" else flag for flag in flags if getattr(line, flag)),
+        flags=_flags(line),
     )
+
+
+def _flags(line: AddressLine) -> tuple[str, ...]:
+    flags = ("home", "nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track", "use_vmac")
+    # keepalived writes this one with a dash.
+    return tuple("-nodad" if flag == "nodad" else flag for flag in flags if getattr(line, flag))
 
 
 def _route(line: RouteLine) -> Route:

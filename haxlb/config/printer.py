@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
-from haxlb.config.printer_addresses import group_lines, peer_line, static_address_line
+from haxlb.config.printer_addresses import group_lines, peer_line, static_address_line, vip_line
 from haxlb.config.printer_routes import route_line, rule_line
 from haxlb.config.printer_words import word
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.errors import ConfigError
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import (
@@ -34,7 +34,6 @@ from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 
 STARS = "********"
 """What stands for a secret that is not shown."""
-_SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
 _INDENT = "    "
 
 
@@ -165,13 +164,19 @@ def _instance(instance: VrrpInstance, *, secrets: bool) -> Iterator[str]:
     if instance.peers:
         yield from _block("unicast_peer", (peer_line(peer, instance.ttl_limits) for peer in instance.peers))
     yield from _garp(instance.garp)
-    if instance.vips:
-        yield from _block("virtual_ipaddress", map(_vip, instance.vips))
-    if instance.excluded_vips:
-        yield from _block("virtual_ipaddress_excluded", map(_vip, instance.excluded_vips))
+    yield from _addresses("virtual_ipaddress", instance.vips, instance.ipv6_vips, instance)
+    yield from _addresses("virtual_ipaddress_excluded", instance.excluded_vips, instance.excluded_ipv6_vips, instance)
     yield from _tracks(instance.tracks)
     yield from _routing("virtual", instance.routes, instance.rules)
     yield from _notify(instance.notify)
+
+
+def _addresses(
+    block: str, vips: tuple[Vip, ...], ipv6: tuple[StaticAddress, ...], instance: VrrpInstance
+) -> Iterator[str]:
+    if vips or ipv6:
+        lines = (vip_line(each, instance.vip_options) for each in vips)
+        yield from _block(block, (*lines, *map(static_address_line, ipv6)))
 
 
 def _garp(garp: GarpConfig) -> Iterator[str]:
@@ -181,17 +186,6 @@ def _garp(garp: GarpConfig) -> Iterator[str]:
     yield f"garp_master_refresh_repeat {garp.master_refresh_repeat}"
     yield f"garp_lower_prio_repeat {garp.lower_prio_repeat}"
     yield f"garp_lower_prio_delay {garp.lower_prio_delay_us // SECOND_US}"
-
-
-def _vip(vip: Vip) -> str:
-    words = [f"{vip.address}/{vip.prefix_length}", "dev", word(vip.interface)]
-    if vip.scope:
-        words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
-    if vip.broadcast is not None:
-        words += ["brd", str(vip.broadcast)]
-    if vip.label is not None:
-        words += ["label", word(vip.label)]
-    return " ".join(words)
 
 
 def _notify(scripts: NotifyScripts) -> Iterator[str]:

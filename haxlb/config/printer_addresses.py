@@ -1,4 +1,4 @@
-"""Static addresses, peers and groups of services as lines of keepalived.conf."""
+"""Virtual and static addresses, peers and groups of services as lines of keepalived.conf."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 
 from haxlb.config.printer_words import word
-from haxlb.model.addresses import StaticAddress, TtlLimits
+from haxlb.model.addresses import StaticAddress, TtlLimits, Vip, VipOptions
 from haxlb.model.groups import AddressRange, VirtualServerGroup
 from keepalived_compat.values_addresses import FOREVER, SCOPES
 
@@ -16,6 +16,25 @@ _SCOPES = {number: name for name, number in reversed(SCOPES.items())}
 def static_address_line(address: StaticAddress) -> str:
     """One line of `static_ipaddress`; it is read to the same address."""
     return " ".join(_static_address(address))
+
+
+def vip_line(vip: Vip, options: tuple[VipOptions, ...]) -> str:
+    """One line of `virtual_ipaddress`, with the address's own of the options."""
+    own = [each for each in options if each.belong_to(vip)]
+    bare = any(each.peer for each in own) and vip.prefix_length == vip.address.max_prefixlen
+    words = [str(vip.address) if bare else str(vip), "dev", word(vip.interface)]
+    if vip.scope:
+        words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
+    if vip.broadcast is not None:
+        words += ["brd", str(vip.broadcast)]
+    if vip.label is not None:
+        words += ["label", word(vip.label)]
+    return " ".join((*words, *map(option_words, own)))
+
+
+def option_words(options: StaticAddress | VipOptions) -> str:
+    """The options that an address of either kind may have: `peer 192.0.2.7 no_track`."""
+    return " ".join(_options(options))
 
 
 def group_lines(group: VirtualServerGroup) -> Iterator[str]:
@@ -51,11 +70,15 @@ def _static_address(address: StaticAddress) -> Iterator[str]:
         yield from ("brd", address.broadcast)
     if address.label:
         yield from ("label", word(address.label))
-    if address.peer:
-        yield from ("peer", address.peer)
-    lifetime = address.preferred_lifetime_s
+    yield from _options(address)
+
+
+def _options(options: StaticAddress | VipOptions) -> Iterator[str]:
+    if options.peer:
+        yield from ("peer", options.peer)
+    lifetime = options.preferred_lifetime_s
     if lifetime is not None:
         yield from ("preferred_lft", "forever" if lifetime == FOREVER else str(lifetime))
-    if address.track_group:
-        yield from ("track_group", word(address.track_group))
-    yield from address.flags
+    if options.track_group:
+        yield from ("track_group", word(options.track_group))
+    yield from options.flags

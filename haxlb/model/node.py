@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Endpoint, StaticAddress, TtlLimits, Vip
+from haxlb.model.addresses import Endpoint, StaticAddress, TtlLimits, Vip, VipOptions
 from haxlb.model.groups import SyncGroup, VirtualServerGroup
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, Tracked, TrackScript
@@ -100,6 +100,12 @@ class VrrpInstance:
     """Planned, likewise."""
     ttl_limits: tuple[TtlLimits, ...] = ()
     """Planned: of those peers that have some; every TTL is taken yet."""
+    vip_options: tuple[VipOptions, ...] = ()
+    """Planned: of those of `vips` and `excluded_vips` that have some."""
+    ipv6_vips: tuple[StaticAddress, ...] = ()
+    """Planned: lines of virtual_ipaddress that do not follow the master yet; no advert names them."""
+    excluded_ipv6_vips: tuple[StaticAddress, ...] = ()
+    """Planned, likewise."""
 
     @property
     def key(self) -> tuple[str, int]:

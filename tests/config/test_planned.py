@@ -11,12 +11,13 @@ import pytest
 from haxlb.cli.explain_config import explain
 from haxlb.config.consequences import Fate, consequences
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.addresses import StaticAddress, TtlLimits
+from haxlb.model.addresses import StaticAddress, TtlLimits, VipOptions
 from haxlb.model.groups import AddressRange, FirewallMark, SyncGroup, VirtualServerGroup
 from haxlb.model.node import NodeConfig
 from haxlb.model.routes import NextHop, Route, Rule
 from haxlb.model.tracking import Track, TrackKind
 from haxlb.model.wire import from_json, to_json
+from haxlb.vrrp.changes import vip_changes
 
 TEXT = """\
 global_defs {
@@ -73,10 +74,15 @@ vrrp_instance A {
         10.0.0.251 min_ttl 3
     }
     virtual_ipaddress {
-        10.0.0.1/24
+        10.0.0.1/24 scope link brd + label eth0:1 preferred_lft 0 track_group VG -nodad home no_track
+        10.0.0.3 peer 10.0.0.4 preferred_lft forever use_vmac noprefixroute
+        10.0.0.5/24 mngtmpaddr
+        10.0.0.3 no_track
+        2001:db8::3/64 dev eth1 preferred_lft 0 -nodad
     }
     virtual_ipaddress_excluded {
-        10.0.0.7/24 dev eth1 label x
+        10.0.0.7/24 dev eth1 label x autojoin
+        10.0.0.8/24 dev eth1
         2001:db8::1/64
     }
     virtual_routes {
@@ -96,6 +102,7 @@ vrrp_instance B {
     virtual_router_id 1
     virtual_ipaddress {
         10.0.0.2/24
+        10.0.0.5/24 peer 10.0.0.6
     }
 }
 """
@@ -116,7 +123,9 @@ def test_groups(config):
 def test_members_that_there_are_not(loading, codes):
     group = "vrrp_sync_group VG {\ngroup {\nA\nC\n}\n}\n"
     loaded = loading(TEXT + group.replace("VG", "other") + group)
-    said = [each for each in codes(loaded) if each[0] == "error" and each[1] != "not-supported-yet"]
+    said = [
+        each for each in codes(loaded) if each[0] == "error" and each[1] not in ("not-supported-yet", "duplicate-vip")
+    ]
     assert said == [("error", "undefined-member"), ("error", "duplicate-name"), ("error", "undefined-member")]
     assert [each.members for each in loaded.config.sync_groups] == [("A", "B"), ("A",)]
 
@@ -172,7 +181,8 @@ def test_rules(config):
 
 def test_excluded_addresses(config):
     assert [(str(each), each.interface, each.label) for each in config.instances[0].excluded_vips] == [
-        ("10.0.0.7/24", "eth1", "x")
+        ("10.0.0.7/24", "eth1", "x"),
+        ("10.0.0.8/24", "eth1", None),
     ]
 
 
@@ -237,6 +247,62 @@ def test_limits_of_peers(config):
     assert b.ttl_limits == ()
 
 
+def test_options_of_virtual_addresses(config):
+    a, b = config.instances
+    assert a.vip_options == (
+        VipOptions(
+            address=IPv4Address("10.0.0.1"),
+            interface="eth0",
+            preferred_lifetime_s=0,
+            track_group="VG",
+            flags=("home", "-nodad", "no_track"),
+        ),
+        VipOptions(
+            address=IPv4Address("10.0.0.3"),
+            interface="eth0",
+            peer="10.0.0.4",
+            preferred_lifetime_s=2**32 - 1,
+            flags=("noprefixroute", "use_vmac"),
+        ),
+        VipOptions(address=IPv4Address("10.0.0.5"), interface="eth0", flags=("mngtmpaddr",)),
+        VipOptions(address=IPv4Address("10.0.0.7"), interface="eth1", flags=("autojoin",)),
+    )
+    # 10.0.0.5 is A's, so its options in B go with it.
+    assert [str(each) for each in b.vips] == ["10.0.0.2/24"]
+    assert b.vip_options == ()
+
+
+def test_ipv6_addresses_of_an_instance(config):
+    a = config.instances[0]
+    assert a.ipv6_vips == (
+        StaticAddress(
+            address="2001:db8::3", prefix_length=64, interface="eth1", preferred_lifetime_s=0, flags=("-nodad",)
+        ),
+    )
+    assert a.excluded_ipv6_vips == (StaticAddress(address="2001:db8::1", prefix_length=64, interface="eth0"),)
+
+
+def test_virtual_addresses_are_printed_with_their_options(config):
+    lines = [each.strip() for each in keepalived_conf(config, secrets=True).splitlines()]
+    flags = "preferred_lft 0 track_group VG home -nodad no_track"
+    assert f"10.0.0.1/24 dev eth0 scope link brd 10.0.0.255 label eth0:1 {flags}" in lines
+    assert "10.0.0.3 dev eth0 peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac" in lines
+    assert "10.0.0.7/24 dev eth1 label x autojoin" in lines
+    assert "2001:db8::3/64 dev eth1 preferred_lft 0 -nodad" in lines
+
+
+def test_other_options_move_no_address(loading, config):
+    text = TEXT.replace("preferred_lft 0 track_group VG -nodad", "preferred_lft 9").replace("peer 10.0.0.4 ", "")
+    after = loading(text).config
+    old, new = config.instances[0], after.instances[0]
+    assert old.vip_options != new.vip_options
+    changes = vip_changes(old.vips, new.vips)
+    assert (changes.in_the_way, changes.added, changes.gone) == ((), (), ())
+    found = {each.name: each for each in consequences(config, after)}
+    assert found["A"].reason == "other vip_options"
+    assert found["A"].effects == ("it keeps its state",)
+
+
 def test_a_reload_with_others_changes_nothing(config):
     a, b = config.instances
     other = replace(config, instances=(replace(a, ttl_limits=()), b), static_addresses=(), virtual_server_groups=())
@@ -260,10 +326,12 @@ def test_they_are_explained_as_not_supported(loading):
     text = explain(loading(TEXT))
     later = "(not supported yet: keepalived does this)"
     assert f"  * it fails over together with B (vrrp_sync_group VG) {later}\n" in text
-    assert f"  * 1 further address, 4 routes, 3 rules come and go with the MASTER {later}" in text
+    assert f"  * 4 further addresses, 4 routes, 3 rules come and go with the MASTER {later}" in text
     assert f"  * static, whoever is MASTER: 4 addresses, 2 routes, 1 rule {later}\n" in text
     shown = "10.0.0.1 port 80, 10.0.0.2-10.0.0.9 port 443, 2001:db8::1-2001:db8::f port 80, 10.1.0.0-10.1.0.3"
     assert f"  * virtual_server_group web is {shown} and 1 more {later}\n" in text
     assert f"  * virtual_server_group marks is fwmark 8 {later}\n" in text
+    shown = "peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac"
+    assert f"  * 10.0.0.3 is put on with `{shown}` {later}\n" in text
     assert f"  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only {later}\n" in text
     assert f"  * adverts of 10.0.0.253 count with a TTL of 0 to 64 only {later}\n" in text
