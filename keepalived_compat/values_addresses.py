@@ -103,7 +103,7 @@ def _address(line: LineReader) -> AddressLine:
     while (option := line.word()) is not None:
         _option(line, option, address, prefix, values)
     if "peer" in values and slash:
-        line.complaints.warning("useless-option", word, f"{line.block}: with a peer the prefix of {text} counts for it")
+        line.complaints.warning("useless-option", word, f"{line.block}: the prefix of {text} is ignored with a peer")
     return AddressLine(word=word, address=address, prefix_length=prefix, **values)  # type: ignore[arg-type]
 
 
@@ -118,7 +118,7 @@ def _option(line: LineReader, option: Word, address: Address, prefix: int, value
         case "label":
             values["label"] = _label(line, option, address)
         case "peer":
-            values["peer"] = line.network(line.value(option), address.version).network_address
+            values["peer"] = line.address(line.value(option), address.version)
         case "preferred_lft":
             if line.accept("forever", "infinity"):
                 values["preferred_lifetime_s"] = FOREVER

@@ -91,6 +91,7 @@ def test_an_address(text, expected):
         ("2001:db8::1 label x", 1, ("warning", "useless-option", 13)),
         ("10.0.0.1/24 peer 10.0.0.2", 1, ("warning", "useless-option", 1)),
         ("10.0.0.1 peer 2001:db8::1", 0, ("error", "bad-value", 15)),
+        ("10.0.0.1 peer 10.0.0.2/24", 0, ("error", "bad-value", 15)),
         ("10.0.0.1 preferred_lft soon", 0, ("error", "bad-value", 24)),
     ],
 )
