@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -206,18 +207,27 @@ def repeated(text: str, times: int) -> str:
 
 
 def spent(text: str) -> float:
-    """CPU seconds; the shorter of two, because the machine does other things too."""
-    times = []
-    for _ in range(2):
+    """CPU seconds, without the collector: it walks through all that other tests have left."""
+    gc.disable()
+    try:
         begin = time.process_time()
         load(CONF, settings=None, node="lb1", reader=Memory(text.encode()))
-        times.append(time.process_time() - begin)
-    return min(times)
+        return time.process_time() - begin
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("text", GROWING.values(), ids=GROWING)
 def test_time_grows_with_size(text):
-    """Four times the size: four times the time, with room; quadratic would be sixteen."""
+    """Four times the size: four times the time, with room; quadratic would be sixteen.
+
+    The machine does other things too, which only ever makes a run longer: the shortest of some counts.
+    """
     repeats = 400 // text.count("\n")
-    small, large = spent(repeated(text, repeats)), spent(repeated(text, 4 * repeats))
-    assert large < 9 * max(small, 0.004)
+    small = large = float("inf")
+    for _ in range(6):
+        small = min(small, spent(repeated(text, repeats)))
+        large = min(large, spent(repeated(text, 4 * repeats)))
+        if large < 9 * small:
+            return
+    pytest.fail(f"{large * 1000:.1f} ms for four times what took {small * 1000:.1f} ms")
