@@ -12,6 +12,8 @@ from keepalived_compat.source import Word
 from keepalived_compat.tree import Body, Statement
 
 _INDENT = "    "
+_DEEPEST = 64
+"""Nested further, blocks are not indented more: the text would grow with the square of the depth."""
 _NEEDS_QUOTES = re.compile(r"[\s#!{}]|^$")
 _RAW = re.compile(r"\$\{[^{}\"]*\}|\{\{.*?\}\}|\{%.*?%\}|<%.*?%>")
 """What the lexer keeps in one piece without quotes: names without a value, place-holders of templates."""
@@ -40,7 +42,8 @@ def _lines(root: Body) -> Iterator[str]:
             yield indent + text
         else:
             yield f"{indent}{text} {{" if text else f"{indent}{{"
-            waiting.append((iter(statement.body.statements), indent + _INDENT))
+            deeper = indent + _INDENT if len(waiting) < _DEEPEST else indent
+            waiting.append((iter(statement.body.statements), deeper))
 
 
 def _statement(statement: Statement) -> str:

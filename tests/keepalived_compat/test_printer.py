@@ -47,6 +47,13 @@ def test_canonical_text(reading, text, printed):
     assert canonical(reading(once).tree) == once
 
 
+def test_text_grows_with_the_depth_of_nesting_not_with_its_square(reading):
+    """Seed 404, mutation 18847 of the fuzz: 24 GB of blanks."""
+    printed = [canonical(reading("x {\n" * depth + "}\n" * depth).tree) for depth in (1000, 2000)]
+    assert len(printed[1]) < 2.1 * len(printed[0])
+    assert canonical(reading(printed[1]).tree) == printed[1]
+
+
 def test_deep_nesting_is_no_recursion(reading):
     once = canonical(reading("a {\n" * 5000).tree)
     assert once.count("}") == 5000
