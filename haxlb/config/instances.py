@@ -11,7 +11,9 @@ from haxlb.config.planned import Planned
 from haxlb.config.tracking import PlacedTrack
 from haxlb.config.vips import read_vips
 from haxlb.model.addresses import Vip
-from haxlb.model.node import SECOND_US, GarpConfig, NotifyScripts, Role, VrrpInstance
+from haxlb.model.commands import Command
+from haxlb.model.node import SECOND_US, GarpConfig, Role, VrrpInstance
+from haxlb.model.notification import NotifyScripts
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.judgement import Entry, Section
 from keepalived_compat.source import Span, Word
@@ -395,9 +397,8 @@ class InstanceReader:
         )
 
     def _notify(self) -> NotifyScripts:
-        def command(name: str) -> tuple[str, ...]:
-            found: tuple[str, ...] = self._section.value(name, ())
-            return found
+        def command(name: str) -> Command:
+            return Command(argv=self._section.value(name, ()))
 
         return NotifyScripts(
             master=command("notify_master"),

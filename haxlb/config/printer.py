@@ -13,6 +13,7 @@ from haxlb.config.printer_addresses import group_lines, peer_line, static_addres
 from haxlb.config.printer_routes import route_line, rule_line
 from haxlb.config.printer_words import word
 from haxlb.model.addresses import StaticAddress, Vip
+from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import (
@@ -22,13 +23,13 @@ from haxlb.model.node import (
     GarpConfig,
     HttpUrl,
     NodeConfig,
-    NotifyScripts,
     RealServer,
     Role,
     Scheduler,
     VirtualServer,
     VrrpInstance,
 )
+from haxlb.model.notification import NotifyScripts
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
 
@@ -86,8 +87,8 @@ def _block(head: str, lines: Iterable[str]) -> Iterator[str]:
     yield "}"
 
 
-def _script(command: tuple[str, ...]) -> str:
-    return word(" ".join(map(_argument, command)))
+def _script(command: Command) -> str:
+    return word(" ".join(map(_argument, command.argv)))
 
 
 def _argument(text: str) -> str:
@@ -107,7 +108,7 @@ def _weight(track: Track | Tracked | TrackScript) -> str:
 
 
 def _track_script(script: TrackScript) -> Iterator[str]:
-    yield f"script {_script(script.command)}"
+    yield f"script {_script(Command(argv=script.command))}"
     yield f"interval {in_seconds(script.interval_us)}"
     yield f"timeout {in_seconds(script.timeout_us)}"
     yield f"weight {_weight(script)}"
@@ -190,8 +191,8 @@ def _garp(garp: GarpConfig) -> Iterator[str]:
 
 def _notify(scripts: NotifyScripts) -> Iterator[str]:
     for each in fields(scripts):
-        command: tuple[str, ...] = getattr(scripts, each.name)
-        if command:
+        command = getattr(scripts, each.name)
+        if isinstance(command, Command) and command:
             yield f"{'notify' if each.name == 'any' else f'notify_{each.name}'} {_script(command)}"
 
 
@@ -212,7 +213,7 @@ def _virtual_server(server: VirtualServer) -> Iterator[str]:
         yield from _block(f"real_server {each.address} {each.port}", _real_server(each))
 
 
-def _scripts(*named: tuple[str, tuple[str, ...]]) -> Iterator[str]:
+def _scripts(*named: tuple[str, Command]) -> Iterator[str]:
     yield from (f"{name} {_script(command)}" for name, command in named if command)
 
 

@@ -11,6 +11,7 @@ from haxlb.config.checks import CheckedServer, read_checks, said
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
 from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.commands import Command
 from haxlb.model.node import RealServer, Scheduler, VirtualServer
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.judgement import Entry, Section
@@ -82,8 +83,8 @@ class VirtualServerReader:
                 alpha=section.has("alpha"),
                 quorum=quorum,
                 hysteresis=hysteresis,
-                quorum_up=section.value("quorum_up", ()),
-                quorum_down=section.value("quorum_down", ()),
+                quorum_up=Command(argv=section.value("quorum_up", ())),
+                quorum_down=Command(argv=section.value("quorum_down", ())),
                 sorry_server=sorry,
                 real_servers=servers,
             ),
@@ -368,8 +369,8 @@ class VirtualServerReader:
             weight=section.value("weight", self._section.value("weight", 1)),
             inhibit_on_failure=section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
             checks=checks,
-            notify_up=section.value("notify_up", ()),
-            notify_down=section.value("notify_down", ()),
+            notify_up=Command(argv=section.value("notify_up", ())),
+            notify_down=Command(argv=section.value("notify_down", ())),
         )
 
     def _sorry(self, service_port: int) -> RealServer | None:

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from haxlb.daemon.checker_plane import Attachment, DataPlane
 from haxlb.daemon.checker_ports import CheckerReportPort, NeighbourPort, ProbePort, VerdictPort
 from haxlb.daemon.checker_table import Epoch, Neighbour, virtual_server_status, wanted_table
-from haxlb.daemon.ports import ClockPort, ForwarderPort, NotifyPort, WakePort
+from haxlb.daemon.ports import ClockPort, ForwarderPort, ScriptPort, WakePort
 from haxlb.forwarding.wanted import NextHop
 from haxlb.health.monitor import Configured, Effect, Input, Monitor, ProbeEnded, ReachChanged, Woke
 from haxlb.health.outcome import Outcome
@@ -39,7 +39,7 @@ class Checker:
         probes: ProbePort,
         neighbours: NeighbourPort,
         forwarder: ForwarderPort,
-        notify: NotifyPort,
+        scripts: ScriptPort,
         verdicts: VerdictPort,
         reports: CheckerReportPort,
     ) -> None:
@@ -47,7 +47,7 @@ class Checker:
         self._wake = wake
         self._probes = probes
         self._neighbours = neighbours
-        self._notify = notify
+        self._scripts = scripts
         self._verdicts = verdicts
         self._reports = reports
         self._monitor = Monitor(seed="")
@@ -158,7 +158,7 @@ class Checker:
                 self._reports.report(effect)
                 self._verdict_changed = True
             case RunScript(queue=queue, command=command):
-                self._notify.run(queue, command)
+                self._scripts.run(queue, command)
             case PoolChanged():
                 self._dirty = True
 

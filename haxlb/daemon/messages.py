@@ -8,25 +8,29 @@ exits, the checker exits and leaves the data plane as it is.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from ipaddress import IPv4Address
+from dataclasses import dataclass, field
 from typing import Any
 
+from haxlb.model.addresses import IPAddress, StaticAddress
 from haxlb.model.errors import PeerError
 from haxlb.model.facts import Fact
-from haxlb.model.node import NodeConfig, VrrpInstance
-from haxlb.model.status import DataPlaneStatus, InstanceStatus, VirtualServerStatus
+from haxlb.model.groups import SyncGroup
+from haxlb.model.node import NodeConfig, SpeakerSettings, VrrpInstance
+from haxlb.model.notification import NotifyDue, ScriptSettings
+from haxlb.model.routes import Route, Rule
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, TrackedStatus, VirtualServerStatus
+from haxlb.model.tracking import BfdSession, TrackFile, TrackProcess, TrackResult, TrackScript
 from haxlb.model.wire import from_json, to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GarpFrame:
-    """One gratuitous ARP request, crafted by scapy in a short-lived process."""
+    """One gratuitous ARP request or unsolicited neighbour advertisement, crafted by scapy in a short-lived process."""
 
     interface: str
     mac: str
     """The interface's MAC that the frame was crafted for: stale once that changes."""
-    vip: IPv4Address
+    vip: IPAddress
     frame_hex: str
 
 
@@ -36,6 +40,36 @@ class ConfigureSpeaker:
 
     instances: tuple[VrrpInstance, ...]
     garp_frames: tuple[GarpFrame, ...]
+    settings: SpeakerSettings = field(default_factory=SpeakerSettings)
+    sync_groups: tuple[SyncGroup, ...] = ()
+    static_addresses: tuple[StaticAddress, ...] = ()
+    static_routes: tuple[Route, ...] = ()
+    static_rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigureTracker:
+    """Supervisor to tracker: run these scripts, watch these files and processes, hold these sessions."""
+
+    scripts: tuple[TrackScript, ...] = ()
+    files: tuple[TrackFile, ...] = ()
+    processes: tuple[TrackProcess, ...] = ()
+    bfd_sessions: tuple[BfdSession, ...] = ()
+    script_settings: ScriptSettings = field(default_factory=ScriptSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracked:
+    """Tracker to supervisor to speaker: these are so now; after a Configure all of them, later those that changed."""
+
+    results: tuple[TrackResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Speaker to supervisor: tell the operator."""
+
+    due: NotifyDue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +110,7 @@ class PeersKnown:
     """Supervisor to checker: the other directors; unknown flows of stateful schedulers are handed to them (ADR 3)."""
 
     interface: str
-    peers: tuple[IPv4Address, ...]
+    peers: tuple[IPAddress, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +168,7 @@ class SpeakerStatus:
     ticket: int
     """0 when unasked."""
     instances: tuple[InstanceStatus, ...]
+    lag: LoopLag = field(default_factory=LoopLag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +180,20 @@ class CheckerStatus:
     data_plane: DataPlaneStatus
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerStatus:
+    """Tracker to supervisor, when asked."""
+
+    ticket: int
+    tracked: tuple[TrackedStatus, ...]
+
+
 Message = (
     ConfigureSpeaker
+    | ConfigureTracker
+    | Tracked
+    | TrackerStatus
+    | Notify
     | HandOver
     | Resume
     | ConfigureChecker

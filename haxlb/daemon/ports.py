@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
 
 from haxlb.forwarding.wanted import Counters, WantedTable
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
+from haxlb.model.commands import Command
 from haxlb.model.facts import Fact
+from haxlb.model.notification import NotifyDue
+from haxlb.model.routes import Route, Rule
 from haxlb.model.status import LinkStatus
 
 
@@ -22,11 +25,16 @@ class Datagram:
     """A VRRP message with what its IP header said."""
 
     interface: str
-    source: IPv4Address
-    destination: IPv4Address
+    source: IPAddress
+    destination: IPAddress
     ttl: int
+    """TTL or hop limit."""
     payload: bytes
     """The VRRP message, without the IP header."""
+    ah: bytes = b""
+    """The authentication header in front of it (RFC 4302), with its ICV; empty = none."""
+    ip_header: bytes = b""
+    """As received, for the ICV of the authentication header; only where there is one."""
     at_us: int
     """Arrival, stamped by the adapter; when sending, unused."""
 
@@ -42,6 +50,8 @@ class Link:
     address: IPv4Address | None
     """Primary IPv4 address that is not one of our VIPs."""
     mtu: int = 1500
+    address6: IPv6Address | None = None
+    """Link-local IPv6 address, usable (not tentative)."""
 
 
 class ClockPort(Protocol):
@@ -89,10 +99,22 @@ class AddressPort(Protocol):
 
 
 class AnnouncePort(Protocol):
-    """Gratuitous ARP."""
+    """Gratuitous ARP, and unsolicited neighbour advertisements for IPv6."""
 
     def announce(self, vips: Iterable[Vip]) -> None:
-        """Send one gratuitous ARP request for each address, from its interface's MAC."""
+        """Send one frame for each address, from its interface's MAC."""
+        ...
+
+
+class RoutePort(Protocol):
+    """The routes and rules of this host."""
+
+    def add(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Put on; those already there are left as they are. Raises HostError."""
+        ...
+
+    def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Take off; those not there are no error. Raises HostError."""
         ...
 
 
@@ -105,10 +127,18 @@ class LinkPort(Protocol):
 
 
 class NotifyPort(Protocol):
-    """Runs the operator's scripts, in order per instance, without waiting for them."""
+    """Tells the operator's scripts, FIFOs and mailbox what has become of an instance or a sync group."""
 
-    def run(self, instance: str, command: tuple[str, ...]) -> None:
-        """Start the command when the earlier ones of this instance have ended."""
+    def notify(self, due: NotifyDue) -> None:
+        """In order per instance; never waits."""
+        ...
+
+
+class ScriptPort(Protocol):
+    """Runs the operator's commands, in order per queue, without waiting for them."""
+
+    def run(self, queue: str, command: Command) -> None:
+        """Start the command when the earlier ones of this queue have ended."""
         ...
 
 

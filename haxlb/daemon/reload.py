@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
 
 from haxlb.config.diff import plan_reload
 from haxlb.daemon.chronicle import Chronicle
@@ -17,6 +16,7 @@ from haxlb.daemon.messages import Message
 from haxlb.daemon.processes import Processes
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import World
+from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import NodeConfig, Role
@@ -142,5 +142,5 @@ class ReloadProcedure:
         return ""
 
 
-def _announced(config: NodeConfig) -> set[tuple[IPv4Address, str]]:
+def _announced(config: NodeConfig) -> set[tuple[IPAddress, str]]:
     return {(vip.address, vip.interface) for each in config.instances for vip in each.vips}

@@ -35,11 +35,11 @@ from haxlb.vrrp.inputs import (
     Effect,
     HandOver,
     Input,
+    Notify,
     Reconfigure,
     RemoveVips,
     Report,
     Resume,
-    RunNotify,
     SendAdvert,
     Shutdown,
     Start,
@@ -249,18 +249,10 @@ class Speaker:
             elif isinstance(effect, Announce):
                 for _ in range(effect.rounds):
                     self._announcer.announce(effect.vips)
-            elif isinstance(effect, RunNotify):
-                self._run_notify(member.instance, effect.state)
+            elif isinstance(effect, Notify):
+                self._notify.notify(effect.due)
             elif isinstance(effect, Report):
                 self._reports.report(effect.fact)
-
-    def _run_notify(self, instance: VrrpInstance, state: str) -> None:
-        scripts = instance.notify
-        own = {"MASTER": scripts.master, "BACKUP": scripts.backup, "FAULT": scripts.fault, "STOP": scripts.stop}[state]
-        if own:
-            self._notify.run(instance.name, own)
-        if scripts.any:
-            self._notify.run(instance.name, (*scripts.any, "INSTANCE", instance.name, state, str(instance.priority)))
 
     def _reject(
         self, member: Member | None, datagram: Datagram, problem: PeerError, throttle: Throttle, now: int

@@ -7,9 +7,9 @@ recognised by its bytes: the hot path neither encodes nor decodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Datagram, Link
+from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
 from haxlb.model.node import VrrpInstance
 from haxlb.model.status import InstanceStatus
@@ -113,7 +113,7 @@ class Member:
         return f"accepted, but its addresses differ: only ours {_list(only_own)}, only theirs {_list(only_theirs)}"
 
 
-def datagrams(instance: VrrpInstance, source: IPv4Address, priority: int) -> list[Datagram]:
+def datagrams(instance: VrrpInstance, source: IPAddress, priority: int) -> list[Datagram]:
     """The advert of an instance, once for each destination: version 3's checksum depends on it."""
     advert = advert_of(instance, priority)
     return [
@@ -150,5 +150,5 @@ def _same_header(one: Datagram, other: Datagram) -> bool:
     )
 
 
-def _list(addresses: list[IPv4Address]) -> str:
+def _list(addresses: list[IPAddress]) -> str:
     return ", ".join(map(str, addresses)) or "none"

@@ -7,10 +7,8 @@ An address that two instances hold, or that a reload moves from one to the other
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
-
 from haxlb.daemon.ports import AddressPort, AnnouncePort, ReportPort
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import SECOND_US, VrrpInstance
@@ -19,7 +17,7 @@ from haxlb.vrrp.changes import place
 _RETRY_US = SECOND_US
 
 Key = tuple[str, int]
-Place = tuple[IPv4Address, str]
+Place = tuple[IPAddress, str]
 
 
 class VipKeeper:

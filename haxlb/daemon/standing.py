@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, GarpFrame, PeersKnown
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
 
@@ -28,8 +27,8 @@ class Standing:
     """By instance, as last reported."""
     yielded: tuple[str, ...] = ()
     """Instances that were handed over by `haxlb failover`."""
-    _heard: dict[str, dict[IPv4Address, None]] = field(default_factory=dict)
-    _silenced: frozenset[tuple[str, IPv4Address]] = frozenset()
+    _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
+    _silenced: frozenset[tuple[str, IPAddress]] = frozenset()
     """By interface: directors whose silence has made us MASTER, and that were not heard since."""
 
     @property
@@ -49,7 +48,7 @@ class Standing:
         before, self._silenced = self._silenced, frozenset(_silenced(instances))
         return self._silenced != before
 
-    def hear(self, instance: str, address: IPv4Address) -> bool:
+    def hear(self, instance: str, address: IPAddress) -> bool:
         """An advert of this director was heard; True when it was not known on that interface."""
         interface = next((each.interface for each in self.config.instances if each.name == instance), None)
         if interface is None:
@@ -89,15 +88,15 @@ class Standing:
         interfaces = dict.fromkeys(each.interface for each in self.config.instances)
         return tuple(PeersKnown(interface=interface, peers=self._peers_on(interface)) for interface in interfaces)
 
-    def _peers_on(self, interface: str) -> tuple[IPv4Address, ...]:
+    def _peers_on(self, interface: str) -> tuple[IPAddress, ...]:
         configured = (peer for each in self.config.instances if each.interface == interface for peer in each.peers)
         known = dict.fromkeys((*configured, *self._heard.get(interface, ())))
         return tuple(address for address in known if (interface, address) not in self._silenced)
 
 
-def _silenced(instances: tuple[InstanceStatus, ...]) -> Iterator[tuple[str, IPv4Address]]:
+def _silenced(instances: tuple[InstanceStatus, ...]) -> Iterator[tuple[str, IPAddress]]:
     """Whose silence has made an instance MASTER: nothing of it for more than half of master_down_interval before."""
-    heard: dict[tuple[str, IPv4Address], float] = {}
+    heard: dict[tuple[str, IPAddress], float] = {}
     for each in instances:
         for peer in each.peers:
             key = (each.interface, peer.address)

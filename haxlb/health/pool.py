@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 from haxlb.health.quorum import Quorum
 from haxlb.health.rise_fall import RiseFall, Verdict
 from haxlb.model.addresses import Endpoint
+from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import Check, RealServer, VirtualServer
 
@@ -18,7 +19,7 @@ class RunScript:
     """Effect: run the operator's command, after the earlier ones of the same queue."""
 
     queue: str
-    command: tuple[str, ...]
+    command: Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +162,7 @@ class Pool:
         )
         return [fact, *self._script(member.server.notify_up if up else member.server.notify_down)]
 
-    def _script(self, command: tuple[str, ...]) -> list[RunScript]:
+    def _script(self, command: Command) -> list[RunScript]:
         return [RunScript(queue=self.name, command=command)] if command else []
 
 

@@ -51,7 +51,7 @@ class CheckerProcess:
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
-        self._notify = ScriptRunner(pipe.log)
+        self._scripts = ScriptRunner(pipe.log)
         self._prober = Prober(self._on_probe_result)
         self._neighbours = Neighbours(self._on_neighbour, pipe.log, on_interfaces=self._on_interfaces)
         self._forwarder = PinnedForwarder(pipe.log)
@@ -64,7 +64,7 @@ class CheckerProcess:
             probes=self._prober,
             neighbours=self._neighbours,
             forwarder=self._forwarder,
-            notify=self._notify,
+            scripts=self._scripts,
             verdicts=self._verdicts,
             reports=self,
         )
@@ -96,7 +96,7 @@ class CheckerProcess:
         self._neighbours.close()
         await self._prober.close()
         self._wake.close()
-        await self._notify.finish(SCRIPTS_TIMEOUT_S)
+        await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
         self._forwarder.close()
         self._pipe.close()

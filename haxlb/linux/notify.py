@@ -1,4 +1,4 @@
-"""NotifyPort: the operator's scripts, one after the other per instance, without waiting for them."""
+"""ScriptPort: the operator's scripts, one after the other per instance, without waiting for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from haxlb.linux.log import Log
+from haxlb.model.commands import Command
 
 TIME_LIMIT_S = 30.0
 """After this the script's process group gets SIGTERM, and SIGKILL after GRACE_S."""
@@ -24,7 +25,7 @@ _WITHHELD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "IFS")
 class _Queue:
     """The commands of one instance."""
 
-    waiting: deque[tuple[str, ...]] = field(default_factory=deque)
+    waiting: deque[Command] = field(default_factory=deque)
     running: _Run | None = None
 
 
@@ -53,17 +54,17 @@ class ScriptRunner:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def run(self, instance: str, command: tuple[str, ...]) -> None:
+    def run(self, queue: str, command: Command) -> None:
         """Start the command when the earlier ones of this instance have ended."""
         if not command:
             return
-        queue = self._queues.setdefault(instance, _Queue())
-        if len(queue.waiting) >= QUEUE_LIMIT:
-            lost = queue.waiting.popleft()
-            self._log("error", "notify_dropped", instance=instance, command=" ".join(lost), waiting=QUEUE_LIMIT)
-        queue.waiting.append(command)
+        entry = self._queues.setdefault(queue, _Queue())
+        if len(entry.waiting) >= QUEUE_LIMIT:
+            lost = entry.waiting.popleft()
+            self._log("error", "notify_dropped", instance=queue, command=str(lost), waiting=QUEUE_LIMIT)
+        entry.waiting.append(command)
         self._idle.clear()
-        self._next(instance, queue)
+        self._next(queue, entry)
 
     async def finish(self, timeout_s: float) -> None:
         """Let what is queued run to its end, at most this long; then end it, at the latest after GRACE_S."""
@@ -71,7 +72,7 @@ class ScriptRunner:
             return
         for instance, queue in self._queues.items():
             for command in queue.waiting:
-                self._log("warning", "notify_dropped", instance=instance, command=" ".join(command))
+                self._log("warning", "notify_dropped", instance=instance, command=str(command))
             queue.waiting.clear()
             if queue.running:
                 self._end(instance, queue.running)
@@ -89,7 +90,7 @@ class ScriptRunner:
             command = queue.waiting.popleft()
             try:
                 process = subprocess.Popen(  # noqa: S603 - the operator's own command, as an argument vector
-                    command,
+                    command.argv,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -101,7 +102,7 @@ class ScriptRunner:
                     "error",
                     "notify_failed",
                     instance=instance,
-                    command=" ".join(command),
+                    command=str(command),
                     reason=problem.strerror,
                     remedy="check the path and that it may be executed",
                 )

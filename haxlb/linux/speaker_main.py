@@ -25,6 +25,7 @@ from haxlb.daemon.messages import (
     Resume,
     SpeakerStatus,
 )
+from haxlb.daemon.notifications import commands_for
 from haxlb.daemon.ports import Link
 from haxlb.daemon.speaker import Speaker
 from haxlb.linux import child
@@ -42,6 +43,7 @@ from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import VrrpInstance
+from haxlb.model.notification import NotifyDue, NotifyScripts
 
 SCRIPTS_TIMEOUT_S = 3.0
 """How long the scripts of a stop may take; keepalived gives them about one second."""
@@ -62,7 +64,7 @@ class SpeakerProcess:
         self._addresses = Addresses(self._rtnetlink, self._links.index)
         self._adverts = AdvertSockets(self._clock, self._complaints)
         self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
-        self._notify = ScriptRunner(pipe.log)
+        self._scripts = ScriptRunner(pipe.log)
         self._wake = TimerfdWake(self._on_wake)
         self._monitor = LinkMonitor(self._links, self._rtnetlink, self._on_change, pipe.log)
         self._speaker = Speaker(
@@ -72,7 +74,7 @@ class SpeakerProcess:
             addresses=self._addresses,
             announcer=self._announcer,
             links=self._links,
-            notify=self._notify,
+            notify=self,
             reports=self,
         )
         self._instances: tuple[VrrpInstance, ...] = ()
@@ -106,7 +108,7 @@ class SpeakerProcess:
         self._renewal.cancel()
         self._speaker.stop(reason)
         self._send_status()
-        await self._notify.finish(SCRIPTS_TIMEOUT_S)
+        await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
         self._monitor.close()
         self._wake.close()
@@ -166,6 +168,12 @@ class SpeakerProcess:
         if isinstance(fact, RoleChanged) and not self._status_due:
             self._status_due = True
             self._loop.call_soon(self._send_status)
+
+    def notify(self, due: NotifyDue) -> None:
+        """NotifyPort: the scripts of the instance."""
+        scripts = next((each.notify for each in self._instances if each.name == due.name), NotifyScripts())
+        for command in commands_for(due, scripts):
+            self._scripts.run(due.name, command)
 
     def _on_wake(self) -> None:
         self._speaker.on_wake()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
+
+IPAddress = IPv4Address | IPv6Address
+"""An address of either family."""
 
 
 class Protocol(Enum):
@@ -34,16 +37,28 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vip:
-    """One line of `virtual_ipaddress`."""
+    """One line of `virtual_ipaddress` or `virtual_ipaddress_excluded`."""
 
-    address: IPv4Address
+    address: IPAddress
     prefix_length: int
     interface: str
-    """Where the address goes: the instance's interface unless the line says `dev`."""
+    """Where the address goes: the instance's interface, or its virtual MAC's, unless the line says `dev`."""
     label: str | None = None
     scope: int = 0
-    """rtnetlink scope: 0 universe, 200 site, 253 link, 254 host."""
+    """rtnetlink scope, IPv4 only: 0 universe, 200 site, 253 link, 254 host."""
     broadcast: IPv4Address | None = None
+    peer: IPAddress | None = None
+    """The other end of a point-to-point address."""
+    preferred_lifetime_s: int | None = None
+    """2^32 - 1 = for ever; None = 0 for an IPv6 /128, else for ever."""
+    track_group: str = ""
+    flags: tuple[str, ...] = ()
+    """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track, use_vmac."""
+
+    @property
+    def family(self) -> int:
+        """4 or 6."""
+        return self.address.version
 
     def __str__(self) -> str:
         return f"{self.address}/{self.prefix_length}"
@@ -99,9 +114,9 @@ class VipOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TtlLimits:
-    """The TTLs with which adverts of a unicast peer count. Planned: every TTL does yet."""
+    """The TTLs with which adverts of a unicast peer count (`check_unicast_src`)."""
 
-    peer: IPv4Address
+    peer: IPAddress
     lowest: int | None = None
     highest: int | None = None
     """Inclusive; None = no limit."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Role
 
 
@@ -29,7 +29,7 @@ class PeerHeard:
 
     instance: str
     vrid: int
-    address: IPv4Address
+    address: IPAddress
     priority: int
     at_us: int
 
@@ -40,7 +40,7 @@ class ForeignAdvertHeard:
 
     instance: str
     vrid: int
-    address: IPv4Address
+    address: IPAddress
     priority: int
     master_down_interval_us: int
     """Our own at that moment: the measure of the protocol's window."""
@@ -53,7 +53,7 @@ class AdvertRejected:
 
     instance: str | None
     """None where no instance has its VRID."""
-    address: IPv4Address
+    address: IPAddress
     reason: str
     """Stable name, as in keepalived's counters: `ip_ttl_err`, `chk_err`, …"""
     detail: str
@@ -64,11 +64,11 @@ class AdvertRejected:
 class ForeignMacHeard:
     """Somebody else answered ARP for a VIP that we hold."""
 
-    vip: IPv4Address
+    vip: IPAddress
     interface: str
     mac: str
     at_us: int
-    director: IPv4Address | None = None
+    director: IPAddress | None = None
     """The other director whose MAC it is, where that is known; None = most likely a real server."""
 
 

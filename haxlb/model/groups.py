@@ -1,9 +1,10 @@
-"""Groups of instances and of services, as values. Planned: they are read and explained, nothing comes of them yet."""
+"""Groups of instances and of services, as values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from haxlb.model.notification import NotifyScripts
 from haxlb.model.tracking import Track
 
 
@@ -16,6 +17,11 @@ class SyncGroup:
     """Names of instances, in the order of the file."""
     tracks: tuple[Track, ...] = ()
     """What all members track."""
+    tracking_weight: bool = False
+    """sync_group_tracking_weight: weighted tracks of members count; else only those without weight do."""
+    notify: NotifyScripts = field(default_factory=NotifyScripts)
+    notify_priority_changes: bool = False
+    smtp_alert: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Endpoint, StaticAddress, TtlLimits, Vip, VipOptions
+from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip, VipOptions
+from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.groups import SyncGroup, VirtualServerGroup
+from haxlb.model.notification import NotificationSettings, NotifyScripts
 from haxlb.model.routes import Route, Rule
-from haxlb.model.tracking import Track, Tracked, TrackScript
+from haxlb.model.tracking import BfdSession, Track, Tracked, TrackFile, TrackProcess, TrackScript
 
 SECOND_US = 1_000_000
 
@@ -50,18 +52,33 @@ class GarpConfig:
     """Rounds sent when an advert of lower priority is heard while MASTER."""
     lower_prio_delay_us: int = 5 * SECOND_US
     interval_us: int = 0
-    """Pause between two frames on one interface."""
+    """Pause between two gratuitous ARP frames on one interface."""
+    gna_interval_us: int = 0
+    """Pause between two unsolicited neighbour advertisements on one interface."""
+    group: str = ""
+    """Interfaces of one `garp_group` share the pause; empty = the interface has its own."""
+    extra_if_us: int = 0
+    """garp_extra_if: period of announcements from virtual MACs whose interface carries no adverts; 0 = off."""
+    extra_if_all: bool = False
+    """Of all virtual MACs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyScripts:
-    """Commands as argument vectors; empty = none. `any` gets INSTANCE NAME STATE PRIORITY appended."""
+class VirtualMac:
+    """`use_vmac`: the VIPs live on a macvlan of their own that has the virtual router's MAC (RFC 9568 section 7.3)."""
 
-    master: tuple[str, ...] = ()
-    backup: tuple[str, ...] = ()
-    fault: tuple[str, ...] = ()
-    stop: tuple[str, ...] = ()
-    any: tuple[str, ...] = ()
+    interface: str
+    """Name of the macvlan."""
+    mac: str
+    """00:00:5e:00:01:VRID, for IPv6 00:00:5e:00:02:VRID, unless another is configured."""
+    xmit_base: bool = False
+    """Adverts are sent from the instance's interface, not from the macvlan."""
+    group: int = 0
+    """rtnetlink link group."""
+    ipvlan: str = ""
+    """bridge, private or vepa: an ipvlan instead of a macvlan; it has the MAC of its base."""
+    ipvlan_address: str = ""
+    """ADDRESS/PREFIX of the ipvlan itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,35 +99,76 @@ class VrrpInstance:
     nopreempt: bool = False
     preempt_delay_us: int = 0
     auth_pass: str | None = field(default=None, repr=False)
-    """PASS authentication, version 2 only, at most 8 bytes; a secret: never logged or shown."""
-    source: IPv4Address | None = None
-    """unicast_src_ip or mcast_src_ip; None = the interface's primary address."""
-    peers: tuple[IPv4Address, ...] = ()
-    """unicast_peer; empty = multicast to 224.0.0.18."""
+    """Key of PASS or AH authentication, version 2 only, at most 8 bytes; a secret: never logged or shown."""
+    auth_ah: bool = False
+    """auth_pass is the key of an IPsec authentication header (RFC 2338 section 5.3.6.3), not a password."""
+    family: int = 4
+    """4 or 6: of the adverts, and of the addresses in them."""
+    source: IPAddress | None = None
+    """unicast_src_ip or mcast_src_ip; None = the interface's primary address (IPv6: its link-local one)."""
+    peers: tuple[IPAddress, ...] = ()
+    """unicast_peer; empty = multicast."""
+    multicast_group: IPAddress | None = None
+    """mcast_dst_ip, vrrp_mcast_group4 or 6; None = 224.0.0.18 or ff02::12."""
     vips: tuple[Vip, ...] = ()
+    """All of the instance's family: its adverts name them, in this order."""
+    excluded_vips: tuple[Vip, ...] = ()
+    """Addresses of either family that follow the master and are not in its adverts."""
+    routes: tuple[Route, ...] = ()
+    """virtual_routes: they follow the master."""
+    rules: tuple[Rule, ...] = ()
+    """virtual_rules, likewise."""
     garp: GarpConfig = field(default_factory=GarpConfig)
     notify: NotifyScripts = field(default_factory=NotifyScripts)
+    notify_priority_changes: bool = False
+    smtp_alert: bool = False
     tracks: tuple[Track, ...] = ()
-    """Planned: what is tracked changes neither priority nor state yet."""
-    excluded_vips: tuple[Vip, ...] = ()
-    """Planned: addresses that follow the master and are not in its adverts."""
-    routes: tuple[Route, ...] = ()
-    """Planned: virtual_routes do not follow the master yet."""
-    rules: tuple[Rule, ...] = ()
-    """Planned, likewise."""
     ttl_limits: tuple[TtlLimits, ...] = ()
-    """Planned: of those peers that have some; every TTL is taken yet."""
+    """Of those peers that have some."""
+    unicast_ttl: int = 255
+    """TTL or hop limit of unicast adverts."""
+    check_unicast_src: bool = False
+    """Only adverts of `peers` count."""
+    unicast_fault_no_peer: bool = False
+    """Unicast although it has no peers; FAULT until it has."""
+    checksum_as_v2: bool = False
+    """v3_checksum_as_v2: version 3 without the pseudo-header, and received checksums are not judged."""
+    old_unicast_checksum: str = "auto"
+    """auto, always, never: unicast version 3 with the pseudo-header of the multicast group, as old keepaliveds do."""
+    down_timer_adverts: int = 3
+    """Missed adverts after which the MASTER counts as gone; RFC 9568 has 3."""
+    accept: bool = True
+    """False: packets to the VIPs are not accepted, but for pings of neighbours' discovery (RFC 9568 section 6.1)."""
+    strict: bool = False
+    """vrrp_strict: its consequences are in the other fields already; for show and explain."""
+    lower_prio_no_advert: bool = False
+    """A MASTER does not answer adverts of lower priority."""
+    higher_prio_send_advert: bool = False
+    """A MASTER sends one more advert before it yields to a higher priority."""
+    owner_ignore_adverts: bool = False
+    """At priority 255 adverts of others are not heard."""
+    track_primary: bool = True
+    """False (dont_track_primary): the loss of its own interface is no fault."""
+    track_source: bool = False
+    """track_src_ip: the loss of `source` from this host is a fault."""
+    promote_secondaries: bool = False
+    """The kernel promotes secondary addresses of the interface while the instance runs."""
+    virtual_mac: VirtualMac | None = None
+    vrf: str = ""
+    """Master device whose sockets it uses."""
     vip_options: tuple[VipOptions, ...] = ()
-    """Planned: of those of `vips` and `excluded_vips` that have some."""
+    """Of those of `vips` and `excluded_vips` that have some; moving into `Vip`."""
     ipv6_vips: tuple[StaticAddress, ...] = ()
-    """Planned: lines of virtual_ipaddress that do not follow the master yet; no advert names them."""
+    """Moving into `vips` and `excluded_vips`."""
     excluded_ipv6_vips: tuple[StaticAddress, ...] = ()
-    """Planned, likewise."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """What makes two instances the same one across a reload: interface and VRID."""
-        return (self.interface, self.vrid)
+        """What makes two instances the same one across a reload: interface and VRID (IPv6 ones: VRID + 256).
+
+        An IPv4 and an IPv6 instance may share a VRID on one interface (RFC 9568 section 5.2.3).
+        """
+        return (self.interface, self.vrid if self.family == 4 else self.vrid + 256)  # noqa: PLR2004 - the family
 
 
 class CheckKind(Enum):
@@ -177,8 +235,9 @@ class RealServer:
     inhibit_on_failure: bool = False
     """On failure weight 0 instead of removal: its flows stay."""
     checks: tuple[Check, ...] = ()
-    notify_up: tuple[str, ...] = ()
-    notify_down: tuple[str, ...] = ()
+    notify_up: Command = NO_COMMAND
+    notify_down: Command = NO_COMMAND
+    smtp_alert: bool = False
 
     @property
     def key(self) -> str:
@@ -198,8 +257,9 @@ class VirtualServer:
     """Servers start DOWN until a check succeeds."""
     quorum: int = 1
     hysteresis: int = 0
-    quorum_up: tuple[str, ...] = ()
-    quorum_down: tuple[str, ...] = ()
+    quorum_up: Command = NO_COMMAND
+    quorum_down: Command = NO_COMMAND
+    smtp_alert: bool = False
     sorry_server: RealServer | None = None
     real_servers: tuple[RealServer, ...] = ()
 
@@ -233,6 +293,27 @@ class ForwardingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakerSettings:
+    """How the process that speaks VRRP runs."""
+
+    realtime_priority: int = 20
+    """vrrp_rt_priority, SCHED_RR 1 to 99; 0 = the normal class."""
+    nice: int = 0
+    """vrrp_priority, where it is in the normal class."""
+    lock_memory: bool = True
+    """haxlb locks unless haxlb.yml says otherwise; vrrp_no_swap asks for the same."""
+    cpus: tuple[int, ...] = ()
+    """vrrp_cpu_affinity; empty = all."""
+    runaway_us: int = 2 * SECOND_US
+    """vrrp_rlimit_rttime: CPU time without a blocking call after which the kernel ends it."""
+    startup_delay_us: int = 0
+    """vrrp_startup_delay: no instance leaves BACKUP, and no advert counts, before this."""
+    vip_lifetime_s: int = 2
+    """`vips: lifetime:` of haxlb.yml: after so long without renewal the kernel takes a VIP off; 0 = never."""
+    log_unknown_vrids: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """One director."""
 
@@ -242,18 +323,19 @@ class NodeConfig:
     virtual_servers: tuple[VirtualServer, ...] = ()
     mqtt: MqttSettings | None = None
     forwarding: ForwardingSettings = field(default_factory=ForwardingSettings)
+    speaker: SpeakerSettings = field(default_factory=SpeakerSettings)
+    notification: NotificationSettings = field(default_factory=NotificationSettings)
     track_scripts: tuple[TrackScript, ...] = ()
-    """Planned: they are not run yet."""
+    track_files: tuple[TrackFile, ...] = ()
+    track_processes: tuple[TrackProcess, ...] = ()
+    bfd_sessions: tuple[BfdSession, ...] = ()
     tracked: tuple[Tracked, ...] = ()
-    """Planned: they are not watched yet."""
+    """Moving into the three above."""
     sync_groups: tuple[SyncGroup, ...] = ()
-    """Planned: their instances fail over one by one."""
     static_routes: tuple[Route, ...] = ()
-    """Planned: they are not put on this host yet."""
+    """Put on this host while haxlb runs."""
     static_rules: tuple[Rule, ...] = ()
-    """Planned, likewise."""
     static_addresses: tuple[StaticAddress, ...] = ()
-    """Planned, likewise."""
     virtual_server_groups: tuple[VirtualServerGroup, ...] = ()
     """Planned: virtual servers that use them are left out."""
 

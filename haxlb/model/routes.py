@@ -1,4 +1,4 @@
-"""Routes and rules that follow the master, as values. Planned: haxlb does not put them on the host yet.
+"""Routes and rules that follow the master or are put on at start, as values.
 
 Addresses and networks are text in canonical form, of either family; `0.0.0.0/0` and `::/0` are default routes. An empty
 text or None = not given.

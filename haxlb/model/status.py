@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Role
 
 
@@ -15,9 +16,60 @@ from haxlb.model.node import Role
 class PeerStatus:
     """The last valid advert of one other director."""
 
-    address: IPv4Address
+    address: IPAddress
     priority: int
     heard_at: float
+    version: int = 0
+    interval_us: int = 0
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """What one tracked thing adds to the priority, or that it is a fault."""
+
+    kind: str
+    """track_script, track_interface, …"""
+    name: str
+    well: bool | None
+    """None = not known yet."""
+    change: int = 0
+    """Added to the priority now; 0 for a track without weight."""
+    fault: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransitionStatus:
+    """One change of role."""
+
+    at: float
+    before: Role
+    after: Role
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopLag:
+    """How late the speaker was woken, since its start, in µs."""
+
+    wakes: int = 0
+    last_us: int = 0
+    max_us: int = 0
+    max_at: float = 0.0
+    over_ms: int = 0
+    """Wakes that were a millisecond late or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedStatus:
+    """A script, file, process or BFD session that instances track."""
+
+    kind: str
+    name: str
+    value: int | None
+    since_at: float = 0.0
+    detail: str = ""
+    """For people: `exit code 1, 2 of 3 failures`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +85,7 @@ class InstanceStatus:
     reason: str
     """Why it is in this role."""
     priority: int
+    """Effective: the configured one and what the tracked things add."""
     yielded: bool = False
     """After `haxlb failover`: does not preempt the peer until `haxlb resume`, or the peer is lost."""
     vips: tuple[str, ...] = ()
@@ -43,6 +96,20 @@ class InstanceStatus:
     adverts_rejected: dict[str, int] = field(default_factory=dict)
     """By reason."""
     transitions: int = 0
+    family: int = 4
+    base_priority: int = 0
+    """As configured."""
+    contributions: tuple[Contribution, ...] = ()
+    sync_group: str = ""
+    source: str = ""
+    """Address that its adverts come from."""
+    excluded_vips: tuple[str, ...] = ()
+    next_at: float | None = None
+    """When something happens unless an advert comes first."""
+    next_what: str = ""
+    """`advert`, `becomes MASTER`, …"""
+    latest: tuple[TransitionStatus, ...] = ()
+    """The last twenty changes of role, newest last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,5 +222,7 @@ class NodeStatus:
     mqtt: str = "off"
     """off, connected, or why not."""
     processes: tuple[ProcessStatus, ...] = ()
+    lag: LoopLag = field(default_factory=LoopLag)
+    tracked: tuple[TrackedStatus, ...] = ()
     history: tuple[str, ...] = ()
     """The last fifty facts, newest last, one line each."""

@@ -1,9 +1,11 @@
-"""What instances track, as values. Planned: haxlb reads it, explains it and does not act on it yet."""
+"""What instances track, as values, and what comes of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from haxlb.model.commands import NO_COMMAND, Command
 
 
 class TrackKind(Enum):
@@ -32,6 +34,78 @@ class TrackScript:
     fall: int = 1
     init_fail: bool = False
     """Counts as failed until it has succeeded."""
+    run: Command = NO_COMMAND
+    """`command` with its user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackFile:
+    """One `track_file` block: a number in a file."""
+
+    name: str
+    path: str
+    weight: int = 1
+    reverse: bool = False
+    init_value: int | None = None
+    """The file is made with this number at start where it is missing; None = it is not made."""
+    init_overwrite: bool = False
+    """It is written even where there is a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackProcess:
+    """One `vrrp_track_process` block: how many processes of that name (and those arguments) there are."""
+
+    name: str
+    process: str
+    parameters: tuple[str, ...] = ()
+    match: str = ""
+    """`exact`, `initial` or `partial` match of the parameters; empty = they do not count."""
+    full_command: bool = False
+    """The whole path of the command is compared."""
+    weight: int = 0
+    reverse: bool = False
+    quorum: int = 1
+    quorum_max: int | None = None
+    delay_us: int = 0
+    """Both of the following where they are not named."""
+    terminate_delay_us: int = 0
+    fork_delay_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BfdSession:
+    """One `bfd_instance` block (RFC 5880 asynchronous mode, RFC 5881 single hop, RFC 5883 multihop)."""
+
+    name: str
+    neighbor: str
+    """Address of either family."""
+    source: str = ""
+    min_rx_us: int = 10_000
+    min_tx_us: int = 10_000
+    idle_tx_us: int = 1_000_000
+    """Interval while the session is down."""
+    multiplier: int = 5
+    passive: bool = False
+    ttl: int = 255
+    max_hops: int = 0
+    """TTLs from 255 - this count; -1 = all. RFC 5881 section 5 has 0 for a single hop."""
+    multihop: bool = False
+    weight: int = 0
+    reverse: bool = False
+    vrrp: bool = True
+    """Instances may track it."""
+    checker: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackResult:
+    """How a tracked thing is now."""
+
+    kind: TrackKind
+    name: str
+    value: int | None
+    """A file: its number. All others: 1 well, 0 not. None = not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

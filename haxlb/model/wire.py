@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from haxlb.model.errors import PeerError
@@ -30,7 +30,7 @@ def to_json(value: Any, *, tag: bool = False) -> Any:
         return out
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, IPv4Address):
+    if isinstance(value, IPv4Address | IPv6Address):
         return str(value)
     if isinstance(value, tuple | list):
         return [to_json(each, tag=tag) for each in value]
@@ -80,7 +80,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:  # noqa: PLR0911 - a dispatch
         return lambda data: {str(key): value(each) for key, each in data.items()}
     if is_dataclass(hint):
         return _dataclass_reader(hint)
-    if isinstance(hint, type) and issubclass(hint, Enum | IPv4Address):
+    if isinstance(hint, type) and issubclass(hint, Enum | IPv4Address | IPv6Address):
         return hint
     if hint in (int, float, str, bool):
         return _scalar_reader(hint)
@@ -96,6 +96,13 @@ def _scalar_reader(hint: type) -> Callable[[Any], Any]:
         return data
 
     return read
+
+
+def _text(data: Any) -> str:
+    # ip_address would take a number, too.
+    if not isinstance(data, str):
+        raise TypeError(f"{data!r} is not an address")
+    return data
 
 
 def _sequence_reader(origin: Any, args: tuple[Any, ...]) -> Callable[[Any], Any]:
@@ -115,6 +122,8 @@ def _listed(data: Any) -> list[Any]:
 def _union_reader(args: tuple[Any, ...]) -> Callable[[Any], Any]:
     arms = [arg for arg in args if arg is not types.NoneType]
     optional = len(arms) < len(args)
+    if set(arms) == {IPv4Address, IPv6Address}:
+        return lambda data: None if data is None and optional else ip_address(_text(data))
     tagged: dict[str, Any] = {arm.__name__: arm for arm in arms if isinstance(arm, type) and is_dataclass(arm)}
 
     def read(data: Any) -> Any:

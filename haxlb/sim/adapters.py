@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
+from haxlb.model.notification import NotifyDue
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import Timer, VirtualLoop
 
@@ -160,12 +161,12 @@ class VirtualLinks:
         return Link(interface=interface, up=nic.carrier, mac=nic.mac, address=nic.addresses[0])
 
 
-class ScriptLog:
-    """NotifyPort: remembers what would have been run."""
+class NotifyLog:
+    """NotifyPort: remembers what the operator would have been told."""
 
     def __init__(self) -> None:
-        self.runs: list[tuple[str, tuple[str, ...]]] = []
+        self.dues: list[NotifyDue] = []
 
-    def run(self, instance: str, command: tuple[str, ...]) -> None:
+    def notify(self, due: NotifyDue) -> None:
         """Nothing is started."""
-        self.runs.append((instance, command))
+        self.dues.append(due)

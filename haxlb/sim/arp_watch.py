@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import ForeignMacHeard
 from haxlb.model.node import SECOND_US
 from haxlb.sim.adapters import AddressTable, VirtualClock
@@ -40,8 +40,8 @@ class ArpWatch:
         self._addresses = addresses
         self._on_fact = on_fact
         self._timer: Timer | None = None
-        self._reported: dict[tuple[IPv4Address, str], int] = {}
-        self.peers: dict[IPv4Address, None] = {}
+        self._reported: dict[tuple[IPAddress, str], int] = {}
+        self.peers: dict[IPAddress, None] = {}
         """Addresses of the directors that are known."""
 
     def follow(self) -> None:
@@ -57,7 +57,7 @@ class ArpWatch:
             self._timer.cancel()
             self._timer = None
 
-    def hear(self, nic: Nic, sender: Nic, vip: IPv4Address) -> None:
+    def hear(self, nic: Nic, sender: Nic, vip: IPAddress) -> None:
         """Somebody announces or answers for an address; at most one fact a second and MAC."""
         if not any(each.address == vip and each.interface == nic.interface for each in self._addresses.held):
             return

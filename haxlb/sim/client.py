@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Datagram
+from haxlb.model.addresses import IPAddress
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.ledger import Ledger, Spans
 from haxlb.sim.loop import Timer, VirtualLoop
@@ -28,7 +28,7 @@ class Client:
     def __init__(
         self,
         segment: str,
-        vips: Iterable[IPv4Address],
+        vips: Iterable[IPAddress],
         *,
         loop: VirtualLoop,
         ledger: Ledger,
@@ -44,10 +44,10 @@ class Client:
         self._loop = loop
         self._ledger = ledger
         self._lan = lan
-        self._cache: dict[IPv4Address, Nic] = {}
-        self._asking: dict[IPv4Address, Timer] = {}
+        self._cache: dict[IPAddress, Nic] = {}
+        self._asking: dict[IPAddress, Timer] = {}
 
-    def believes(self, vip: IPv4Address) -> str | None:
+    def believes(self, vip: IPAddress) -> str | None:
         """The host that gets the traffic of this VIP."""
         nic = self._cache.get(vip)
         return None if nic is None else nic.host
@@ -63,7 +63,7 @@ class Client:
             elif not served and vip not in self._asking:
                 self._ask_in(vip, RETRY_US if nic is None else STALE_US)
 
-    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+    def answers(self, nic: Nic, address: IPAddress) -> bool:
         """Clients have no VIP."""
         del nic, address
         return False
@@ -71,27 +71,27 @@ class Client:
     def on_frame(self, nic: Nic, datagram: Datagram) -> None:
         """VRRP is not for clients."""
 
-    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPv4Address, ...]) -> None:
+    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPAddress, ...]) -> None:
         """The last gratuitous ARP wins."""
         del nic
         for vip in vips:
             if vip in self.vips:
                 self._learn(vip, sender)
 
-    def _learn(self, vip: IPv4Address, sender: Nic) -> None:
+    def _learn(self, vip: IPAddress, sender: Nic) -> None:
         if self._cache.get(vip) is not sender:
             self._cache[vip] = sender
             self._ledger.note("clients", f"send the traffic of {vip} to {sender.host}")
             self.look(self._loop.now_us)
 
-    def _ask_in(self, vip: IPv4Address, delay_us: int) -> None:
+    def _ask_in(self, vip: IPAddress, delay_us: int) -> None:
         self._asking[vip] = self._loop.after(delay_us, partial(self._ask, vip))
 
-    def _ask(self, vip: IPv4Address) -> None:
+    def _ask(self, vip: IPAddress) -> None:
         self._ask_in(vip, RETRY_US)
         self._lan.ask(self.nic, vip, self._hear)
 
-    def _hear(self, holder: Nic, vip: IPv4Address) -> None:
+    def _hear(self, holder: Nic, vip: IPAddress) -> None:
         """The first answer wins; the question stands no more."""
         timer = self._asking.pop(vip, None)
         if timer is not None:

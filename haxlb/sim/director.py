@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from ipaddress import IPv4Address
 from random import Random
 from typing import TYPE_CHECKING
 
 from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker import Speaker, resignation
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, RoleChanged
 from haxlb.model.node import Role
 from haxlb.sim.adapters import (
     AddressTable,
-    ScriptLog,
+    NotifyLog,
     VirtualAdverts,
     VirtualAnnouncer,
     VirtualClock,
@@ -52,7 +52,7 @@ class Director:
         self.process = Process.DEAD
         self.roles: dict[str, Role] = {}
         self.alarms: dict[str, AlarmRaised] = {}
-        self.scripts = ScriptLog()
+        self.notifications = NotifyLog()
         self._world = world
         self._random = random
         self.nics: dict[str, Nic] = {}
@@ -225,13 +225,13 @@ class Director:
             self._adverts.queue.append(arrived)
             self._missed.setdefault("drain", self._drain)
 
-    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPv4Address, ...]) -> None:
+    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPAddress, ...]) -> None:
         """Gratuitous ARP; of interest where it is about an address that we hold."""
         if self._supervisor is not None and self.process is Process.RUNNING:
             for vip in vips:
                 self._supervisor.arp_watch.hear(nic, sender, vip)
 
-    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+    def answers(self, nic: Nic, address: IPAddress) -> bool:
         """The kernel answers ARP for what it has, whatever its processes do."""
         return any(each.address == address and each.interface == nic.interface for each in self.addresses.present)
 
@@ -258,7 +258,7 @@ class Director:
             addresses=self.addresses,
             announcer=VirtualAnnouncer(self._world.lan, self.nics),
             links=VirtualLinks(self.nics),
-            notify=self.scripts,
+            notify=self.notifications,
             reports=self,
         )
         self._speaker.configure(self.config.instances)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import IPv4Address
 from random import Random
 from typing import Protocol
 
 from haxlb.daemon.ports import Datagram
+from haxlb.model.addresses import IPAddress
 from haxlb.sim.ledger import Ledger
 from haxlb.sim.loop import VirtualLoop
 
@@ -32,7 +32,7 @@ class Wire:
 class Receiver(Protocol):
     """What sits behind a NIC."""
 
-    def answers(self, nic: Nic, address: IPv4Address) -> bool:
+    def answers(self, nic: Nic, address: IPAddress) -> bool:
         """Whether its kernel answers ARP for this address on this NIC."""
         ...
 
@@ -40,7 +40,7 @@ class Receiver(Protocol):
         """A VRRP message has arrived."""
         ...
 
-    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPv4Address, ...]) -> None:
+    def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPAddress, ...]) -> None:
         """A gratuitous ARP for each of these addresses has arrived."""
         ...
 
@@ -54,7 +54,7 @@ class Nic:
     """Its name on this host."""
     segment: str
     mac: str
-    addresses: tuple[IPv4Address, ...]
+    addresses: tuple[IPAddress, ...]
     """The primary one first."""
     receiver: Receiver = field(repr=False)
     carrier: bool = True
@@ -112,7 +112,7 @@ class Lan:
             arrival = self._arrival(nic, other)
             self._loop.at(arrival, partial(self._deliver, nic, other, datagram))
 
-    def announce(self, nic: Nic, vips: Iterable[IPv4Address]) -> None:
+    def announce(self, nic: Nic, vips: Iterable[IPAddress]) -> None:
         """Carry gratuitous ARP to all others on the segment."""
         addresses = tuple(vips)
         for other in self._segments[nic.segment]:
@@ -120,13 +120,13 @@ class Lan:
                 continue
             self._loop.at(self._arrival(nic, other), partial(self._deliver_announcement, nic, other, addresses))
 
-    def ask(self, nic: Nic, address: IPv4Address, hear: Callable[[Nic, IPv4Address], None]) -> None:
+    def ask(self, nic: Nic, address: IPAddress, hear: Callable[[Nic, IPAddress], None]) -> None:
         """An ARP request; `hear` is called with the NIC of each that answers, when its answer arrives."""
         for other in self._segments[nic.segment]:
             if other is not nic and not self._loses(nic, other):
                 self._loop.at(self._arrival(nic, other), partial(self._answer, nic, other, address, hear))
 
-    def _answer(self, asker: Nic, nic: Nic, address: IPv4Address, hear: Callable[[Nic, IPv4Address], None]) -> None:
+    def _answer(self, asker: Nic, nic: Nic, address: IPAddress, hear: Callable[[Nic, IPAddress], None]) -> None:
         if not self._arrives(asker, nic) or not nic.receiver.answers(nic, address) or self._loses(nic, asker):
             return
         self._loop.at(self._arrival(nic, asker), lambda: hear(nic, address) if self._arrives(nic, asker) else None)
@@ -154,7 +154,7 @@ class Lan:
             self._ledger.count(datagram.payload)
             receiver.receiver.on_frame(receiver, datagram)
 
-    def _deliver_announcement(self, sender: Nic, receiver: Nic, vips: tuple[IPv4Address, ...]) -> None:
+    def _deliver_announcement(self, sender: Nic, receiver: Nic, vips: tuple[IPAddress, ...]) -> None:
         if self._arrives(sender, receiver):
             receiver.receiver.on_announcement(receiver, sender, vips)
 

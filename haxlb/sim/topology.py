@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig, Role, VrrpInstance
 
@@ -163,7 +164,7 @@ def _find(instances: Iterable[VrrpInstance], like: VrrpInstance) -> VrrpInstance
     return next((each for each in same if each.interface == like.interface), same[0] if same else None)
 
 
-def _made_up(segment: int) -> list[IPv4Address]:
+def _made_up(segment: int) -> list[IPAddress]:
     """Addresses of a network that is nobody's (RFC 2544), one per director."""
     return [IPv4Address(f"198.18.{segment}.{number}") for number in range(1, MOST_NODES + 1)]
 

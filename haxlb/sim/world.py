@@ -7,10 +7,10 @@ purpose, so that a change in one place does not shift the dice of another.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from random import Random
 
 from haxlb.daemon.speaker import Speaker
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.sim.broker import Broker
 from haxlb.sim.client import Client
@@ -111,7 +111,7 @@ class World:
             self.look()
 
     def _clients(self) -> tuple[Client, ...]:
-        vips: dict[str, list[IPv4Address]] = {}
+        vips: dict[str, list[IPAddress]] = {}
         for director in self.directors:
             for each in director.memberships:
                 for vip in each.instance.vips:

@@ -21,8 +21,7 @@ interval): two directors that do not believe each other are both MASTER.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
-
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import (
     AdvertRejected,
     AlarmCleared,
@@ -137,7 +136,7 @@ class SplitBrainDetector:
         watches[0].see_claim(fact, now)
         return self._judge(watches[0], now)
 
-    def _holder(self, vip: IPv4Address) -> InstanceWatch | None:
+    def _holder(self, vip: IPAddress) -> InstanceWatch | None:
         for watch in self._watches.values():
             if watch.role is Role.MASTER and any(each.address == vip for each in watch.instance.vips):
                 return watch

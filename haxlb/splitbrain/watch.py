@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, ForeignMacHeard, PeerClaimed
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.splitbrain.evidence import Series, StandingClaim, seconds
@@ -27,7 +27,7 @@ ARP_SILENCE_US = 6_500_000
 REJECTED_GAP_US = 3 * SECOND_US
 """Rejected adverts are reported once a second at most."""
 
-Conflict = tuple[IPv4Address, str]
+Conflict = tuple[IPAddress, str]
 """VIP and the MAC that answers for it beside ours."""
 
 Claimed = tuple[str, str]
@@ -42,11 +42,11 @@ class InstanceWatch:
     last_will_us: int = LAST_WILL_US
     role: Role = Role.INIT
     master_since_us: int = 0
-    adverts: Series[IPv4Address] = field(init=False)
-    rejected: Series[IPv4Address] = field(init=False)
+    adverts: Series[IPAddress] = field(init=False)
+    rejected: Series[IPAddress] = field(init=False)
     """Adverts for our VRID that were not believed: no evidence alone, since anybody can send them."""
     macs: Series[Conflict] = field(init=False)
-    directors: dict[str, IPv4Address] = field(default_factory=dict)
+    directors: dict[str, IPAddress] = field(default_factory=dict)
     """Those of the MACs that belong to another director."""
     claims: dict[Claimed, StandingClaim] = field(default_factory=dict)
     look_us: int | None = None

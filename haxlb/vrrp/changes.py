@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import VrrpInstance
 
 
@@ -31,7 +30,7 @@ def vip_changes(old: tuple[Vip, ...], new: tuple[Vip, ...]) -> VipChanges:
     )
 
 
-def place(vip: Vip) -> tuple[IPv4Address, str]:
+def place(vip: Vip) -> tuple[IPAddress, str]:
     """What can be there once only: the address on its interface."""
     return (vip.address, vip.interface)
 

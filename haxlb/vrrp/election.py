@@ -5,8 +5,7 @@ Preemption has no path of its own. A BACKUP that may preempt ignores adverts of 
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
-
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.timers import master_down_interval, skew_time
@@ -78,7 +77,7 @@ class Election:
         """Priority 255 after FAULT: one interval and the skew (keepalived)."""
         self.deadline = now + self.instance.advert_interval_us + self.skew_us
 
-    def resigned(self, source: IPv4Address, now: int) -> None:
+    def resigned(self, source: IPAddress, now: int) -> None:
         """Priority 0 was heard: only the skew remains, so that the best BACKUP is the first."""
         self.deadline = now + self.skew_us
         self._why = f"{source} resigned (priority 0)"
@@ -98,7 +97,7 @@ class Election:
             self._preempt_at = now + instance.preempt_delay_us
         return now < self._preempt_at
 
-    def outrank(self, source: IPv4Address, priority: int) -> None:
+    def outrank(self, source: IPAddress, priority: int) -> None:
         """An advert of lower priority was ignored; the timer runs on."""
         self._why = f"our priority {self.instance.priority} is higher than {priority} of {source}"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.facts import Fact
 from haxlb.model.node import VrrpInstance
+from haxlb.model.notification import NotifyDue
+from haxlb.model.routes import Route, Rule
+from haxlb.model.tracking import TrackResult
 from haxlb.vrrp.advert import Advert
 
 
@@ -20,7 +22,7 @@ class Start:
 class AdvertReceived:
     """A checked advert of another router, for this VRID."""
 
-    source: IPv4Address
+    source: IPAddress
     advert: Advert
 
 
@@ -29,8 +31,8 @@ class LinkChanged:
     """The instance's interface as it is now."""
 
     up: bool
-    address: IPv4Address | None
-    """Primary address, the source of adverts unless one is configured."""
+    address: IPAddress | None
+    """Primary address of the instance's family, the source of adverts unless one is configured."""
     present: bool = True
     """False: there is no interface of that name."""
 
@@ -60,6 +62,13 @@ class Reconfigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tracked:
+    """How tracked things are now; those that are not named are as before."""
+
+    results: tuple[TrackResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
     """Back to INIT, resigning if MASTER."""
 
@@ -68,7 +77,7 @@ class Shutdown:
     """The instance has left the configuration; keepalived tells scripts FAULT then, not STOP."""
 
 
-Input = Start | AdvertReceived | LinkChanged | TimerExpired | HandOver | Resume | Reconfigure | Shutdown
+Input = Start | AdvertReceived | LinkChanged | TimerExpired | HandOver | Resume | Reconfigure | Tracked | Shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +110,26 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunNotify:
-    """Run the operator's scripts for this state."""
+class AddRoutes:
+    """Put these routes and rules on."""
 
-    state: str
-    """MASTER, BACKUP, FAULT or STOP."""
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveRoutes:
+    """Take these routes and rules off."""
+
+    routes: tuple[Route, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Tell the operator's scripts, FIFOs and mailbox."""
+
+    due: NotifyDue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,4 +139,4 @@ class Report:
     fact: Fact
 
 
-Effect = SendAdvert | AddVips | RemoveVips | Announce | RunNotify | Report
+Effect = SendAdvert | AddVips | RemoveVips | AddRoutes | RemoveRoutes | Announce | Notify | Report

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, PeerHeard
 from haxlb.model.node import SECOND_US, VrrpInstance
 from haxlb.model.status import PeerStatus
@@ -26,7 +26,7 @@ class Peers:
     """Who was heard by one instance."""
 
     def __init__(self) -> None:
-        self._peers: dict[IPv4Address, _Peer] = {}
+        self._peers: dict[IPAddress, _Peer] = {}
         self._duplicate_reported_at: int | None = None
 
     def hear(self, what: AdvertReceived, instance: VrrpInstance, now: int) -> list[Report]:

@@ -14,12 +14,12 @@ does not have cannot happen. What the table does not say:
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv4Address
 from typing import Any
 
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus
 from haxlb.vrrp.announcements import Announcements
 from haxlb.vrrp.changes import same_on_the_wire, vip_changes
@@ -31,11 +31,11 @@ from haxlb.vrrp.inputs import (
     HandOver,
     Input,
     LinkChanged,
+    Notify,
     Reconfigure,
     RemoveVips,
     Report,
     Resume,
-    RunNotify,
     SendAdvert,
     Shutdown,
     Start,
@@ -75,7 +75,7 @@ class Router:
         }
 
     @property
-    def source(self) -> IPv4Address | None:
+    def source(self) -> IPAddress | None:
         """The address that adverts come from."""
         return self.instance.source or self._link.address
 
@@ -184,7 +184,7 @@ class Router:
         told += self._peers.foreign(what, self.instance, self.master_down_interval_us, now)
         if theirs == ours and what.source == source:
             return told + self._peers.duplicate(what, self.instance, now)
-        if theirs > ours or (theirs == ours and source is not None and what.source > source):
+        if theirs > ours or (theirs == ours and source is not None and int(what.source) > int(source)):
             reason = f"priority {theirs} of {what.source} is higher than our {ours}"
             if theirs == ours:
                 reason = f"equal priority {ours}, but {what.source} is higher than our {source}"
@@ -311,7 +311,8 @@ class Router:
             priority=self.instance.priority,
             at_us=now,
         )
-        return [RunNotify(state=notify), Report(fact=fact)]
+        due = NotifyDue(subject="INSTANCE", name=self.instance.name, state=notify, priority=self.instance.priority)
+        return [Notify(due=due), Report(fact=fact)]
 
     # Adverts and link
 

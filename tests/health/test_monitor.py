@@ -11,6 +11,7 @@ from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.pool import Pool, PoolChanged, RunScript
 from haxlb.health.rise_fall import fall, fall_time_us
 from haxlb.health.timetable import AbandonProbe, StartProbe
+from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import Check, RealServer, VirtualServer
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
@@ -60,6 +61,10 @@ class Bench:
                 self.now += 1000
                 self._tell(ProbeEnded(ticket=each.ticket, outcome=self.sick.get(each.check, GOOD)))
         return shown
+
+
+def command(*argv: str) -> Command:
+    return Command(argv=argv)
 
 
 def facts(effects: Iterable[Effect]) -> list[str]:
@@ -151,14 +156,16 @@ def test_inhibit_on_failure_sets_the_weight_to_zero_and_keeps_the_flows() -> Non
 
 
 def test_without_a_sorry_server_a_lost_quorum_changes_only_the_scripts() -> None:
-    bench = Bench(virtual_server(server(21), server(22), quorum=2, quorum_up=("up",), quorum_down=("down",)))
+    bench = Bench(
+        virtual_server(server(21), server(22), quorum=2, quorum_up=command("up"), quorum_down=command("down"))
+    )
     assert [each for _, each in bench.effects if isinstance(each, RunScript)] == [
-        RunScript(queue=str(VIP), command=("up",))
+        RunScript(queue=str(VIP), command=command("up"))
     ]
     bench.sick[check(21)] = BAD
     effects = bench.run(20)
     assert facts(effects) == ["192.168.10.21:80 down", "quorum down"]
-    assert RunScript(queue=str(VIP), command=("down",)) in effects
+    assert RunScript(queue=str(VIP), command=command("down")) in effects
     assert alive(bench.pool()) == [("192.168.10.22:80", 1)]
 
 
@@ -180,15 +187,21 @@ def test_the_sorry_server_replaces_all_others_while_the_quorum_is_lost() -> None
 
 
 def test_scripts_follow_their_facts_in_order() -> None:
-    up, down = ("up", "21"), ("down", "21")
-    bench = Bench(virtual_server(server(21, notify_up=up, notify_down=down), quorum_up=("q+",), quorum_down=("q-",)))
+    up, down = Command(argv=("up", "21")), Command(argv=("down", "21"))
+    bench = Bench(
+        virtual_server(
+            server(21, notify_up=up, notify_down=down),
+            quorum_up=command("q+"),
+            quorum_down=command("q-"),
+        )
+    )
     bench.effects.clear()
     bench.sick[check(21)] = BAD
     kinds = [each.command if isinstance(each, RunScript) else type(each).__name__ for each in bench.run(20)]
-    assert kinds == ["BackendChanged", down, "QuorumChanged", ("q-",), "PoolChanged"]
+    assert kinds == ["BackendChanged", down, "QuorumChanged", command("q-"), "PoolChanged"]
     bench.sick.clear()
     kinds = [each.command if isinstance(each, RunScript) else type(each).__name__ for each in bench.run(20)]
-    assert kinds == ["BackendChanged", up, "QuorumChanged", ("q+",), "PoolChanged"]
+    assert kinds == ["BackendChanged", up, "QuorumChanged", command("q+"), "PoolChanged"]
 
 
 def test_servers_that_no_frame_can_reach_are_no_quorum() -> None:

@@ -11,6 +11,7 @@ from haxlb.daemon.checker import Checker
 from haxlb.forwarding.wanted import Counters, NextHop, WantedTable
 from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
+from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import BackendChanged, Fact
 from haxlb.model.node import Check, NodeConfig, VirtualServer, VrrpInstance
@@ -100,7 +101,7 @@ class Stage:
             probes=self,
             neighbours=self,
             forwarder=self.forwarder,
-            notify=self,
+            scripts=self,
             verdicts=self,
             reports=self,
         )
@@ -123,9 +124,9 @@ class Stage:
     def follow(self, addresses: Iterable[IPv4Address]) -> None:
         self.followed = tuple(addresses)
 
-    def run(self, instance: str, command: tuple[str, ...]) -> None:
-        del instance
-        self.calls.append(" ".join(command))
+    def run(self, queue: str, command: Command) -> None:
+        del queue
+        self.calls.append(str(command))
 
     def load(self) -> dict[str, bool]:
         return self.saved[-1] if self.saved else {}

@@ -18,6 +18,7 @@ from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.notification import NotifyDue
 
 SECOND = 1_000_000
 LATENCY_US = 100
@@ -96,8 +97,8 @@ class Node:
     def link(self, interface: str) -> Link | None:
         return self.interfaces.get(interface)
 
-    def run(self, instance: str, command: tuple[str, ...]) -> None:
-        self._write(f"run {instance}: {' '.join(command)}")
+    def notify(self, due: NotifyDue) -> None:
+        self._write(f"notify {due.subject} {due.name} {due.state} {due.priority}")
 
     def report(self, fact: Any) -> None:
         self.facts.append(fact)

@@ -10,6 +10,7 @@ import pytest
 
 from haxlb.model.addresses import Vip
 from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.notification import NotifyDue
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import (
     AddVips,
@@ -18,9 +19,9 @@ from haxlb.vrrp.inputs import (
     Effect,
     Input,
     LinkChanged,
+    Notify,
     RemoveVips,
     Report,
-    RunNotify,
     SendAdvert,
     Start,
     TimerExpired,
@@ -105,7 +106,7 @@ def _word(effect: Effect) -> str:
             return "remove " + " ".join(map(str, vips))
         case Announce(vips=vips, rounds=rounds):
             return f"announce {rounds} x " + " ".join(map(str, vips))
-        case RunNotify(state=state):
+        case Notify(due=NotifyDue(state=state)):
             return f"notify {state}"
         case Report(fact=fact):
             return type(fact).__name__

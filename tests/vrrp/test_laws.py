@@ -17,11 +17,11 @@ from haxlb.vrrp.inputs import (
     AdvertReceived,
     HandOver,
     LinkChanged,
+    Notify,
     Reconfigure,
     RemoveVips,
     Report,
     Resume,
-    RunNotify,
     SendAdvert,
     Shutdown,
     Start,
@@ -113,7 +113,7 @@ def test_laws(first, steps):
             assert deadline is not None
             assert deadline > now, "a timer that was handled is not due again"
         changes = [e.fact for e in effects if isinstance(e, Report) and isinstance(e.fact, RoleChanged)]
-        notifies = [e for e in effects if isinstance(e, RunNotify)]
+        notifies = [e for e in effects if isinstance(e, Notify)]
         assert len(changes) == len(notifies) == (router.role is not before), "one notify and one fact per change"
         if changes:
             assert (changes[0].before, changes[0].after) == (before, router.role)
