@@ -16,10 +16,13 @@ from haxlb.model.facts import (
     Fact,
     ForeignAdvertHeard,
     ForeignMacHeard,
+    GroupChanged,
     PeerClaimed,
     PeerHeard,
+    PriorityChanged,
     QuorumChanged,
     RoleChanged,
+    TrackChanged,
 )
 from haxlb.model.node import SECOND_US
 
@@ -144,6 +147,49 @@ def _quorum_changed(fact: QuorumChanged) -> Entry:
     )
 
 
+def _group_changed(fact: GroupChanged) -> Entry:
+    came = f"{fact.before} -> {fact.after}" if fact.before else fact.after
+    return Entry(
+        level="info",
+        event="group_changed",
+        fields={"group": fact.group, "from": fact.before, "to": fact.after},
+        sentence=f"sync group {fact.group} {came}",
+    )
+
+
+def _priority_changed(fact: PriorityChanged) -> Entry:
+    return Entry(
+        level="info",
+        event="priority_changed",
+        fields={
+            "instance": fact.instance,
+            "vrid": fact.vrid,
+            "from": fact.before,
+            "to": fact.after,
+            "reason": fact.reason,
+        },
+        sentence=f"{fact.instance} priority {fact.before} -> {fact.after}: {fact.reason}",
+    )
+
+
+def _track_changed(fact: TrackChanged) -> Entry:
+    now = _value(fact.kind, fact.after)
+    return Entry(
+        level="warning" if fact.after == 0 and fact.kind != "track_file" else "info",
+        event="track_changed",
+        fields={"kind": fact.kind, "name": fact.name, "from": _value(fact.kind, fact.before), "to": now},
+        sentence=f"{fact.kind} {fact.name}: {now}",
+    )
+
+
+def _value(kind: str, value: int | None) -> str:
+    if value is None:
+        return "not known"
+    if kind == "track_file":
+        return str(value)
+    return "well" if value else "not well"
+
+
 def _alarm_raised(fact: AlarmRaised) -> Entry:
     return Entry(
         level="error" if fact.severity == "critical" else "warning",
@@ -176,6 +222,9 @@ _TELLERS: dict[type, Callable[[Any], Entry]] = {
     PeerClaimed: _peer_claimed,
     BackendChanged: _backend_changed,
     QuorumChanged: _quorum_changed,
+    GroupChanged: _group_changed,
+    PriorityChanged: _priority_changed,
+    TrackChanged: _track_changed,
     AlarmRaised: _alarm_raised,
     AlarmCleared: _alarm_cleared,
 }

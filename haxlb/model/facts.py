@@ -106,6 +106,43 @@ class QuorumChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChanged:
+    """A sync group has changed its state."""
+
+    group: str
+    before: str
+    """MASTER, BACKUP, FAULT, STOP, DELETED; empty = it was not told before."""
+    after: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorityChanged:
+    """The effective priority of an instance is another one."""
+
+    instance: str
+    vrid: int
+    before: int
+    after: int
+    reason: str
+    """What it consists of, in words: `150 - 20 (track_script chk_http)`."""
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackChanged:
+    """A tracked script, file, process or BFD session is not as it was."""
+
+    kind: str
+    """track_script, track_file, track_process, track_bfd."""
+    name: str
+    before: int | None
+    """A file: its number. All others: 1 well, 0 not. None = not known yet."""
+    after: int | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRaised:
     """A condition that a person must know of."""
 
@@ -136,6 +173,9 @@ Fact = (
     | PeerClaimed
     | BackendChanged
     | QuorumChanged
+    | GroupChanged
+    | PriorityChanged
+    | TrackChanged
     | AlarmRaised
     | AlarmCleared
 )

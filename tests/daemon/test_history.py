@@ -37,6 +37,11 @@ EXAMPLES = [
         virtual_server="[192.0.2.100]:tcp:80", real_server="192.0.2.21:80", up=False, reason="refused", at_us=1
     ),
     facts.QuorumChanged(virtual_server="[192.0.2.100]:tcp:80", up=False, reason="0 of 1", at_us=1),
+    facts.GroupChanged(group="VG_1", before="BACKUP", after="MASTER", at_us=1),
+    facts.PriorityChanged(
+        instance="VI_1", vrid=51, before=150, after=130, reason="150 - 20 (track_script chk)", at_us=1
+    ),
+    facts.TrackChanged(kind="track_script", name="chk", before=1, after=0, at_us=1),
     facts.AlarmRaised(key="split-brain/VI_1", severity="critical", summary="two MASTERs", evidence=("a",), at_us=1),
     facts.AlarmCleared(key="split-brain/VI_1", reason="silence", at_us=1),
 ]
@@ -54,6 +59,21 @@ def test_events_are_snake_case_and_sentences_single_lines(fact):
     assert entry.level in {"debug", "info", "warning", "error"}
     assert entry.sentence
     assert "\n" not in entry.sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "level", "sentence"),
+    [
+        ("track_script", 0, "warning", "track_script chk: not well"),
+        ("track_script", None, "info", "track_script chk: not known"),
+        ("track_bfd", 1, "info", "track_bfd chk: well"),
+        ("track_file", 0, "info", "track_file chk: 0"),
+        ("track_file", -7, "info", "track_file chk: -7"),
+    ],
+)
+def test_a_tracked_thing_is_told_by_its_kind(kind, after, level, sentence):
+    entry = describe(facts.TrackChanged(kind=kind, name="chk", before=1, after=after, at_us=1))
+    assert (entry.level, entry.sentence) == (level, sentence)
 
 
 def test_what_the_wire_can_repeat_does_not_push_out_the_history():
