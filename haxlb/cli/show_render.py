@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from typing import IO
@@ -16,26 +16,32 @@ from rich.text import Text
 from haxlb.model.node import Role
 from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
 
-_ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold red", Role.INIT: "yellow"}
+ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold red", Role.INIT: "yellow"}
 _PLAIN_WIDTH = 10_000
 """Columns where there is no terminal to ask: lines for grep, not for a page."""
+_IPV6 = ", IPv6"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def render(status: NodeStatus, stream: IO[str]) -> None:
     """Print the status; honours NO_COLOR, FORCE_COLOR and COLUMNS, and wraps nothing in a pipe."""
+    page(stream, lambda console: _print(console, status))
+
+
+def page(stream: IO[str], put: Callable[[Console], None]) -> None:
+    """Have a page printed to a terminal as wide as that is, to anything else without wrapping and without colours."""
     if stream.isatty() or os.environ.get("FORCE_COLOR"):
-        _print(Console(file=stream, highlight=False), status)
+        put(Console(file=stream, highlight=False))
         return
     width = None if os.environ.get("COLUMNS") else _PLAIN_WIDTH
-    page = StringIO()
-    _print(Console(file=page, width=width, highlight=False), status)
-    for line in page.getvalue().splitlines():
+    plain = StringIO()
+    put(Console(file=plain, width=width, highlight=False))
+    for line in plain.getvalue().splitlines():
         stream.write(f"{line.rstrip()}\n")  # a table pads its last column
 
 
 def _print(console: Console, status: NodeStatus) -> None:
-    _head(console, status)
+    head(console, status)
     _alarms(console, status)
     _instances(console, status)
     for service in status.virtual_servers:
@@ -45,9 +51,10 @@ def _print(console: Console, status: NodeStatus) -> None:
     _history(console, status)
 
 
-def _head(console: Console, status: NodeStatus) -> None:
+def head(console: Console, status: NodeStatus) -> None:
+    """Who says this, when, and under which configuration."""
     console.print(Text.assemble((status.node, "bold"), f"  haxlb {status.version}  {_clock(status.at)}"))
-    loaded = f"configuration {status.config_file}, loaded {_ago(status.at, status.config_loaded_at)} ago"
+    loaded = f"configuration {status.config_file}, loaded {ago(status.at, status.config_loaded_at)} ago"
     console.print(loaded, markup=False)
     if status.config_problem:
         console.print(Text(f"the last reload was refused: {status.config_problem}", "bold red"))
@@ -56,7 +63,7 @@ def _head(console: Console, status: NodeStatus) -> None:
 def _alarms(console: Console, status: NodeStatus) -> None:
     for alarm in status.alarms:
         style = "bold red" if alarm.severity == "critical" else "bold yellow"
-        raised = _ago(status.at, alarm.raised_at)
+        raised = ago(status.at, alarm.raised_at)
         console.print()
         console.print(Text(f"ALARM {alarm.key} ({alarm.severity}, for {raised}): {alarm.summary}", style))
         for line in alarm.evidence:
@@ -68,12 +75,12 @@ def _instances(console: Console, status: NodeStatus) -> None:
         return
     rows: list[dict[str, str | Text]] = [
         {
-            "VRRP instance": f"{each.name} (VRID {each.vrid}, v{each.version})",
-            "state": Text(each.role.value + (" (yielded)" if each.yielded else ""), _ROLE_STYLES[each.role]),
-            "since": _ago(status.at, each.since_at),
+            "VRRP instance": f"{each.name} (VRID {each.vrid}, v{each.version}{_IPV6 if each.family == 6 else ''})",  # noqa: PLR2004
+            "state": Text(each.role.value + (" (yielded)" if each.yielded else ""), ROLE_STYLES[each.role]),
+            "since": ago(status.at, each.since_at),
             "prio": str(each.priority),
             "on": each.interface,
-            "VIPs": _joined(each.vips),
+            "VIPs": joined(each.vips),
             "peer": _peers(each, status.at),
             "why": each.reason,
         }
@@ -90,11 +97,24 @@ def _instances(console: Console, status: NodeStatus) -> None:
             f"{f', rejected: {rejected}' if rejected else ''}; {_counted(each.transitions, 'transition')}",
             markup=False,
         )
+        _bonds(console, each)
+
+
+def _bonds(console: Console, instance: InstanceStatus) -> None:
+    """What else decides the role: the sync group, and of the tracked things those that are not as they should be."""
+    said = [f"sync group {instance.sync_group}"] if instance.sync_group else []
+    for each in instance.contributions:
+        if each.fault or each.change or not each.well:
+            state = {True: "well", False: "not well", None: "not known yet"}[each.well]
+            effect = " (FAULT)" if each.fault else f" ({each.change:+d})" if each.change else ""
+            said.append(f"{each.name} {state}{effect}")
+    if said:
+        console.print(f"  {instance.name}: {', '.join(said)}", markup=False)
 
 
 def _peers(instance: InstanceStatus, at: float) -> str:
-    return _joined(
-        f"{peer.address} {f'prio {peer.priority},' if peer.priority else 'resigned'} {_ago(at, peer.heard_at)} ago"
+    return joined(
+        f"{peer.address} {f'prio {peer.priority},' if peer.priority else 'resigned'} {ago(at, peer.heard_at)} ago"
         for peer in instance.peers
     )
 
@@ -112,7 +132,7 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
             "Forward": "Route",
             "Weight": str(each.weight),
             "health": _health(each),
-            "since": _ago(at, each.since_at),
+            "since": ago(at, each.since_at),
             "flows": str(each.flows),
             "packets": str(each.packets),
             "MAC": each.mac or Text("unresolved", "bold red"),
@@ -142,7 +162,7 @@ def _data_plane(console: Console, status: NodeStatus) -> None:
     if not (status.virtual_servers or plane.links):
         return
     console.print()
-    links = _joined(f"{link.interface} {link.mode} ({link.program})" for link in plane.links)
+    links = joined(f"{link.interface} {link.mode} ({link.program})" for link in plane.links)
     console.print(Text.assemble(("data plane  ", "bold"), f"{links}  {_counted(plane.swaps, 'swap')}"))
     if plane.problem:
         console.print(Text(f"  not forwarding: {plane.problem}", "bold red"))
@@ -157,7 +177,7 @@ def _processes(console: Console, status: NodeStatus) -> None:
         restarts = f", {_counted(each.restarts, 'restart')}" if each.restarts else ""
         problem = f": {each.problem}" if each.problem else ""
         pid = f"pid {each.pid}" if each.pid else "not running"
-        line = f"{each.name}  {pid}, for {_ago(status.at, each.since_at)}{restarts}{problem}"
+        line = f"{each.name}  {pid}, for {ago(status.at, each.since_at)}{restarts}{problem}"
         console.print(Text(line, "bold red" if problem else ""))
     console.print(f"MQTT  {status.mqtt}", markup=False)
 
@@ -187,7 +207,8 @@ def _put(console: Console, rows: Sequence[Mapping[str, str | Text]], *, spare: t
     return left_out
 
 
-def _joined(words: Iterable[str]) -> str:
+def joined(words: Iterable[str]) -> str:
+    """With commas; a dash for nothing."""
     return ", ".join(words) or "-"
 
 
@@ -199,7 +220,7 @@ def _clock(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _ago(now: float, then: float) -> str:
+def ago(now: float, then: float) -> str:
     """A span for people: `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
     span = max(0.0, now - then)
     if span < _MINUTE:

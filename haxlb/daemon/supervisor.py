@@ -293,6 +293,7 @@ class Supervisor:
             config_loaded_at=self._loaded_at,
             config_problem=self._config_problem,
             instances=self._survey.instances,
+            lag=self._survey.lag,
             virtual_servers=self._survey.virtual_servers,
             data_plane=self._survey.data_plane,
             alarms=self._chronicle.alarms(),

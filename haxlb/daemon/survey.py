@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 from haxlb.daemon.messages import AskStatus, CheckerStatus, SpeakerStatus
-from haxlb.model.status import DataPlaneStatus, InstanceStatus, VirtualServerStatus
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, VirtualServerStatus
 
 PATIENCE_S = 1.0
 
@@ -23,6 +23,7 @@ class Survey:
         self._tickets = count(1)
         self._open: dict[str, tuple[int, asyncio.Future[None]]] = {}
         self.instances: tuple[InstanceStatus, ...] = ()
+        self.lag = LoopLag()
         self.virtual_servers: tuple[VirtualServerStatus, ...] = ()
         self.data_plane = DataPlaneStatus()
 
@@ -44,6 +45,7 @@ class Survey:
     def take_speaker(self, status: SpeakerStatus) -> None:
         """The speaker has sent its status, asked or not."""
         self.instances = status.instances
+        self.lag = status.lag
         self._close("speaker", status.ticket)
 
     def take_checker(self, status: CheckerStatus) -> None:

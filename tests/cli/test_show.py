@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from haxlb.cli.show_ipvs import connections, statistics
-from haxlb.cli.show_render import _ago, render
+from haxlb.cli.show_render import ago, render
 from haxlb.model.status import DataPlaneStatus
 
 
@@ -129,7 +129,7 @@ def test_a_node_without_anything(status):
     ],
 )
 def test_spans(span, said):
-    assert _ago(1000.0, 1000.0 - span) == said
+    assert ago(1000.0, 1000.0 - span) == said
 
 
 def test_the_form_of_ipvsadm(status):
