@@ -1,4 +1,4 @@
-"""AddressPort: VIPs on interfaces, by rtnetlink.
+"""AddressPort: VIPs of both families on interfaces, by rtnetlink.
 
 A VIP is put on with a lifetime of two seconds that `renew` extends, so the kernel takes it off by itself when haxlb
 was killed, is stopped in a debugger or hangs: a director that no longer speaks VRRP must not go on answering ARP.
@@ -8,8 +8,20 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable
+from socket import AF_INET, AF_INET6
 
+from haxlb.linux.present_addresses import (
+    IFA_F_DADFAILED,
+    IFA_F_HOMEADDRESS,
+    IFA_F_MANAGETEMPADDR,
+    IFA_F_MCAUTOJOIN,
+    IFA_F_NODAD,
+    IFA_F_NOPREFIXROUTE,
+    Present,
+    present_addresses,
+)
 from haxlb.linux.rtnetlink import (
     NLM_F_ACK,
     NLM_F_CREATE,
@@ -19,33 +31,67 @@ from haxlb.linux.rtnetlink import (
     Rtnetlink,
     encode,
 )
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError, NotPermitted
 
 LIFETIME_S = 2
 RENEW_EVERY_S = 0.7
 """Two renewals may be late or lost before an address goes."""
-_FAMILY_INET = 2
-# Not there (any more), or its interface is not: what removal wanted.
-_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV}
+FOREVER = 2**32 - 1
+"""INFINITY_LIFE_TIME of <linux/if_addr.h>."""
+_FLAGS = {
+    "home": IFA_F_HOMEADDRESS,
+    "mngtmpaddr": IFA_F_MANAGETEMPADDR,
+    "noprefixroute": IFA_F_NOPREFIXROUTE,
+    "autojoin": IFA_F_MCAUTOJOIN,
+}
+# Not there (any more), or its interface is not, or that has no IPv6: what removal wanted.
+_GONE = {errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO}
+_IPV6 = 6
 
 
 class Addresses:
     """The VIPs that this process put on, and the requests that put them on and take them off, encoded once."""
 
-    def __init__(self, rtnetlink: Rtnetlink, index_of: Callable[[str], int | None]) -> None:
-        """`index_of` names an interface's index now, None when it does not exist."""
+    def __init__(
+        self,
+        rtnetlink: Rtnetlink,
+        index_of: Callable[[str], int | None],
+        *,
+        lifetime_s: int = LIFETIME_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`index_of` names an interface's index now, None when it does not exist; `lifetime_s` 0 = for ever."""
         self._rtnetlink = rtnetlink
         self._index_of = index_of
+        self._lifetime_s = lifetime_s or FOREVER
+        self._monotonic = monotonic
         self._held: dict[Vip, None] = {}
         self._put: dict[Vip, int] = {}
         """On the interface of which index: one that is renamed still has the address."""
-        self._encoded: dict[tuple[Vip, int, int], bytes] = {}
+        self._ageing: dict[Vip, float] = {}
+        """VIPs whose preferred lifetime ends, and when."""
+        self._encoded: dict[tuple[Vip, int, int, bool], bytes] = {}
 
     @property
     def held(self) -> tuple[Vip, ...]:
         """VIPs that are renewed."""
         return tuple(self._held)
+
+    def holds(self, address: IPAddress) -> bool:
+        """Whether this address is to be on some interface."""
+        return any(vip.address == address for vip in self._held)
+
+    @property
+    def lifetime_s(self) -> int:
+        """What an address is put on and renewed with, seconds; 0 = for ever."""
+        return 0 if self._lifetime_s == FOREVER else self._lifetime_s
+
+    @lifetime_s.setter
+    def lifetime_s(self, lifetime_s: int) -> None:
+        if lifetime_s != self.lifetime_s:
+            self._lifetime_s = lifetime_s or FOREVER
+            self._encoded.clear()
 
     def prepare(self, vips: Iterable[Vip]) -> None:
         """Encode requests now (90 µs each) instead of at take-over; forget those of VIPs that are not named."""
@@ -55,14 +101,18 @@ class Addresses:
         for vip in wanted:
             index = self._index_of(vip.interface)
             if index is not None:
-                self._request(vip, index, RTM_NEWADDR)
+                self._request(vip, index, RTM_NEWADDR, deprecated=_preferred_s(vip) == 0)
                 self._request(vip, index, RTM_DELADDR)
 
     def add(self, vips: Iterable[Vip]) -> None:
         """Put addresses on their interfaces, all that can be; raises HostError naming the first that could not."""
         wanted = tuple(vips)
         # Held from now on, also where it fails: `renew` tries again for as long as the instance is MASTER.
-        self._held.update(dict.fromkeys(wanted))
+        for vip in wanted:
+            preferred = _preferred_s(vip)
+            if vip not in self._held and preferred != FOREVER:
+                self._ageing[vip] = self._monotonic() + preferred
+            self._held[vip] = None
         self._change(wanted, RTM_NEWADDR)
 
     def remove(self, vips: Iterable[Vip]) -> None:
@@ -70,6 +120,7 @@ class Addresses:
         wanted = tuple(vips)
         for vip in wanted:
             self._held.pop(vip, None)
+            self._ageing.pop(vip, None)
         self._change(wanted, RTM_DELADDR)
         for vip in wanted:
             self._put.pop(vip, None)
@@ -77,6 +128,30 @@ class Addresses:
     def renew(self) -> None:
         """Extend the lifetime of every VIP held, and put back those that somebody took off. Raises HostError."""
         self._change(self.held, RTM_NEWADDR)
+
+    def reconcile(self, vips: Iterable[Vip]) -> tuple[Vip, ...]:
+        """Take off those of these that are on although they are not held, and put on the held; what was taken off.
+
+        Addresses that are no VIP are nobody's business here. Raises HostError.
+        """
+        held = {(vip.address, vip.interface) for vip in self._held}
+        present = {(each.address, each.index) for each in self._present()}
+        left_over = tuple(
+            vip
+            for vip in vips
+            if (vip.address, vip.interface) not in held and (vip.address, self._index_of(vip.interface)) in present
+        )
+        if left_over:
+            self._change(left_over, RTM_DELADDR)
+        self.renew()
+        return left_over
+
+    def duplicates(self) -> tuple[Vip, ...]:
+        """Held VIPs of which duplicate address detection has found that another host has them. Raises HostError."""
+        if not any(vip.family == _IPV6 for vip in self._held):
+            return ()
+        failed = {(each.address, each.index) for each in self._present(AF_INET6) if each.flags & IFA_F_DADFAILED}
+        return tuple(vip for vip in self._held if (vip.address, self._index_of(vip.interface)) in failed)
 
     def _change(self, vips: tuple[Vip, ...], kind: int) -> None:
         problems: list[tuple[Vip, int]] = []
@@ -92,59 +167,118 @@ class Addresses:
                 if kind == RTM_NEWADDR:
                     self._put[vip] = index
                 chosen.append(vip)
-                requests.append(self._request(vip, index, kind))
+                requests.append(self._request(vip, index, kind, deprecated=self._is_deprecated(vip)))
         try:
-            problems += zip(chosen, self._rtnetlink.change(requests), strict=True)
+            results = self._rtnetlink.change(requests)
+            if kind == RTM_DELADDR:
+                self._remove_other_lengths([vip for vip, number in zip(chosen, results, strict=True) if number])
         except OSError as problem:
-            raise HostError(
-                f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers"
-            ) from problem
+            raise _refused(problem) from problem
+        problems += zip(chosen, results, strict=True)
         harmless = _GONE if kind == RTM_DELADDR else set()
         for vip, number in problems:
             if number and number not in harmless:
                 raise _error(vip, number, "add" if kind == RTM_NEWADDR else "remove")
 
-    def _request(self, vip: Vip, index: int, kind: int) -> bytes:
-        key = (vip, index, kind)
+    def _remove_other_lengths(self, vips: list[Vip]) -> None:
+        """The kernel takes off an IPv6 address only by its very prefix length (net/ipv6/addrconf.c, inet6_addr_del)."""
+        wanted = {(vip.address, self._index_of(vip.interface)) for vip in vips if vip.family == _IPV6}
+        if wanted:
+            found = [each for each in self._present(AF_INET6) if (each.address, each.index) in wanted]
+            self._rtnetlink.change([_removal(each.address, each.prefix_length, each.index) for each in found])
+
+    def _present(self, family: int = 0) -> list[Present]:
+        try:
+            return list(present_addresses(self._rtnetlink, family=family))
+        except OSError as problem:
+            raise _refused(problem) from problem
+
+    def _is_deprecated(self, vip: Vip) -> bool:
+        end = self._ageing.get(vip)
+        return end is not None and self._monotonic() >= end
+
+    def _request(self, vip: Vip, index: int, kind: int, *, deprecated: bool = False) -> bytes:
+        key = (vip, index, kind, deprecated and kind == RTM_NEWADDR)
         request = self._encoded.get(key)
         if request is None:
-            request = self._encoded[key] = _addition(vip, index) if kind == RTM_NEWADDR else _removal(vip, index)
+            if kind == RTM_DELADDR:
+                request = _removal(vip.address, vip.prefix_length, index)
+            else:
+                request = encode_addition(vip, index, self._lifetime_s, 0 if deprecated else self._lifetime_s)
+            self._encoded[key] = request
         return request
 
 
-def _addition(vip: Vip, index: int) -> bytes:
+def encode_addition(
+    vip: Vip, index: int, valid_s: int, preferred_s: int, *, flags: int = NLM_F_REPLACE, protocol: int = 0
+) -> bytes:
+    """The request that puts an address on; lifetimes in seconds, FOREVER among them; `protocol` marks its owner."""
     from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 
     message = ifaddrmsg()
-    message["family"] = _FAMILY_INET
+    message["family"] = AF_INET if vip.family != _IPV6 else AF_INET6
     message["prefixlen"] = vip.prefix_length
-    message["scope"] = vip.scope
+    message["scope"] = vip.scope if vip.family != _IPV6 else 0
     message["index"] = index
     message["attrs"] = [
-        ("IFA_ADDRESS", str(vip.address)),
+        ("IFA_ADDRESS", str(vip.peer or vip.address)),
         ("IFA_LOCAL", str(vip.address)),
-        ("IFA_CACHEINFO", {"ifa_preferred": LIFETIME_S, "ifa_valid": LIFETIME_S}),
+        ("IFA_CACHEINFO", {"ifa_preferred": preferred_s, "ifa_valid": valid_s}),
+        ("IFA_FLAGS", _flags(vip)),
     ]
     if vip.label:
         message["attrs"].append(("IFA_LABEL", vip.label))
     if vip.broadcast:
         message["attrs"].append(("IFA_BROADCAST", str(vip.broadcast)))
-    # REPLACE on an address that is there sets its lifetime and nothing else (net/ipv4/devinet.c, inet_rtm_newaddr).
-    return encode(message, RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE)
+    if protocol:
+        message["attrs"].append(("IFA_PROTO", protocol))
+    # REPLACE on an address that is there sets its lifetime and nothing else (net/ipv4/devinet.c, inet_rtm_newaddr;
+    # of IPv6 the flags as well).
+    return encode(message, RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | flags)
 
 
-def _removal(vip: Vip, index: int) -> bytes:
+def _flags(vip: Vip) -> int:
+    """As keepalived has them: IPv6 VIPs are not probed for duplicates first, unless `-nodad` asks for it.
+
+    The one that had the address may be dead or deaf, and a second of probing is a second of outage.
+    """
+    flags = IFA_F_NODAD if vip.family == _IPV6 and "-nodad" not in vip.flags else 0
+    for name in vip.flags:
+        flags |= _FLAGS.get(name, 0)
+    return flags
+
+
+def _preferred_s(vip: Vip) -> int:
+    if vip.preferred_lifetime_s is not None:
+        return vip.preferred_lifetime_s
+    return 0 if vip.family == _IPV6 and vip.prefix_length == vip.address.max_prefixlen else FOREVER
+
+
+def _removal(address: IPAddress, prefix_length: int, index: int) -> bytes:
     from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 
     message = ifaddrmsg()
-    message["family"] = _FAMILY_INET
     message["index"] = index
-    # IFA_LOCAL alone matches any prefix length and label: a left-over of a former configuration goes, too.
-    message["attrs"] = [("IFA_LOCAL", str(vip.address))]
+    message["attrs"] = [("IFA_LOCAL", str(address))]
+    if address.version == _IPV6:
+        message["family"] = AF_INET6
+        message["prefixlen"] = prefix_length
+    else:
+        # IFA_LOCAL alone matches any prefix length and label: a left-over of a former configuration goes, too.
+        message["family"] = AF_INET
     return encode(message, RTM_DELADDR, NLM_F_ACK)
 
 
+def _refused(problem: OSError) -> HostError:
+    return HostError(f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers")
+
+
 def _error(vip: Vip, number: int, verb: str) -> HostError:
+    if number == errno.EACCES and vip.family == _IPV6:  # addrconf_add_dev
+        return HostError(
+            f"cannot {verb} {vip} on {vip.interface}: IPv6 is disabled there",
+            remedy=f"sysctl net.ipv6.conf.{vip.interface}.disable_ipv6=0",
+        )
     if number in (errno.EPERM, errno.EACCES):
         return NotPermitted(
             f"may not {verb} {vip} on {vip.interface}: CAP_NET_ADMIN is missing",

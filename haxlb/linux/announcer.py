@@ -1,8 +1,8 @@
-"""AnnouncePort: gratuitous ARP from one AF_PACKET socket, 5 µs a frame.
+"""AnnouncePort: gratuitous ARP and unsolicited neighbour advertisements from one AF_PACKET socket, 5 µs a frame.
 
 The frames come ready-made from the crafter (`haxlb.linux.craft`). An interface that got another MAC since, or a VIP
-without a frame, must not cost an announcement: then the same 42 bytes are put together here, and the supervisor is
-told to have new ones crafted.
+without a frame, must not cost an announcement: then the same bytes are put together here, and the supervisor is told
+to have new ones crafted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ipaddress import IPv4Address
 
 from haxlb.daemon.messages import GarpFrame
 from haxlb.linux.log import Complaints
-from haxlb.model.addresses import Vip
+from haxlb.linux.neighbour_advertisement import forwards_ipv6, unsolicited_advertisement
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import NotPermitted
 
 _BROADCAST = b"\xff" * 6
@@ -31,8 +32,15 @@ def garp_request(mac: str, vip: IPv4Address) -> bytes:
     return ethernet + _ARP_REQUEST + hardware + vip.packed + _BROADCAST + vip.packed
 
 
+def announcement(mac: str, vip: IPAddress, interface: str) -> bytes:
+    """The frame that tells the neighbours of this interface that the VIP has this MAC now."""
+    if isinstance(vip, IPv4Address):
+        return garp_request(mac, vip)
+    return unsolicited_advertisement(mac, vip, router=forwards_ipv6(interface))
+
+
 class Announcer:
-    """Sends one gratuitous ARP request per VIP from its interface's present MAC."""
+    """Sends one frame per VIP from its interface's present MAC."""
 
     def __init__(
         self,
@@ -40,11 +48,14 @@ class Announcer:
         complaints: Complaints,
         on_stale: Callable[[str, str], None],
     ) -> None:
-        """`mac_of` names an interface's MAC now; `on_stale(interface, mac)` hears once per MAC that frames are due."""
+        """`mac_of` names an interface's MAC now, empty where addresses are not resolved and nobody is to be told.
+
+        `on_stale(interface, mac)` hears once per MAC that frames are due.
+        """
         self._mac_of = mac_of
         self._complaints = complaints
         self._on_stale = on_stale
-        self._frames: dict[tuple[str, IPv4Address], tuple[str, bytes]] = {}
+        self._frames: dict[tuple[str, IPAddress], tuple[str, bytes]] = {}
         self._reported: set[tuple[str, str]] = set()
         self.sent = 0
         try:
@@ -52,7 +63,7 @@ class Announcer:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except PermissionError as problem:
             raise NotPermitted(
-                "may not send gratuitous ARP: CAP_NET_RAW is missing",
+                "may not announce addresses: CAP_NET_RAW is missing",
                 remedy="run as root, or give the unit AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN",
             ) from problem
 
@@ -75,7 +86,7 @@ class Announcer:
             if mac is None:
                 self._complaints.complain("garp_not_sent", interface=vip.interface, vip=vip, reason="no such interface")
                 continue
-            if len(mac) != _MAC_LENGTH:  # a tunnel or a point-to-point link: there is no ARP to be told
+            if len(mac) != _MAC_LENGTH:  # NOARP, a tunnel, a point-to-point link
                 continue
             try:
                 self._socket.sendto(self._frame(vip, mac), (vip.interface, 0))
@@ -95,7 +106,7 @@ class Announcer:
         if crafted_for == mac:
             return frame
         self._report_stale(vip.interface, mac)
-        return garp_request(mac, vip.address)
+        return announcement(mac, vip.address, vip.interface)
 
     def _report_stale(self, interface: str, mac: str) -> None:
         if (interface, mac) not in self._reported:

@@ -2,6 +2,8 @@
 
 An answer, or a gratuitous announcement, by another MAC is evidence of a second MASTER that does not depend on adverts:
 it is seen also where a filter, an authentication or a version that differs keeps the adverts from us.
+
+IPv4 only: IPv6 VIPs are not watched.
 """
 
 from __future__ import annotations
@@ -52,10 +54,13 @@ class ArpWatch:
 
     def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
         """Watch exactly these VIPs from now on; a MAC that belongs to one of the peers is a director's."""
-        self._peers = {each.interface: each.peers for each in peers}
+        self._peers = {
+            each.interface: tuple(peer for peer in each.peers if isinstance(peer, IPv4Address)) for each in peers
+        }
         wanted: dict[str, tuple[IPv4Address, ...]] = {}
         for vip in vips:
-            wanted[vip.interface] = (*wanted.get(vip.interface, ()), vip.address)
+            if isinstance(vip.address, IPv4Address):
+                wanted[vip.interface] = (*wanted.get(vip.interface, ()), vip.address)
         if wanted == self._vips:
             return
         self._vips = wanted

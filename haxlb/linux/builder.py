@@ -33,9 +33,12 @@ class Builder:
         self.directory = runtime_dir / "bpf" / ABI
 
     async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
-        """Gratuitous ARP frames for all VIPs whose interfaces have an Ethernet address. Raises HostError."""
-        vips = dict.fromkeys(vip for each in instances for vip in each.vips)
+        """Announcements of all VIPs whose interfaces have an Ethernet address. Raises HostError."""
+        listed = tuple(instances)
+        vips = dict.fromkeys(vip for each in listed for vip in (*each.vips, *each.excluded_vips))
         macs = {interface: mac for interface in {vip.interface for vip in vips} if (mac := _mac(interface))}
+        # The speaker has not made them yet when frames are crafted for the first time.
+        macs |= {each.interface: each.mac for one in listed if (each := one.virtual_mac) is not None and each.mac}
         orders = [
             {"interface": vip.interface, "mac": macs[vip.interface], "vip": str(vip.address)}
             for vip in vips

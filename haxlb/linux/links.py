@@ -9,35 +9,43 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.daemon.ports import Link
 from haxlb.linux.log import Log
+from haxlb.linux.present_addresses import (
+    IFA_F_DADFAILED,
+    IFA_F_OPTIMISTIC,
+    IFA_F_SECONDARY,
+    IFA_F_TENTATIVE,
+    IFADDRMSG,
+    parse_address,
+    present_addresses,
+)
 from haxlb.linux.rtnetlink import (
-    IFA_LOCAL,
     IFLA_ADDRESS,
     IFLA_IFNAME,
     IFLA_MTU,
-    NLM_F_DUMP,
     RTM_DELADDR,
     RTM_DELLINK,
-    RTM_GETADDR,
     RTM_GETLINK,
     RTM_NEWADDR,
     RTM_NEWLINK,
     RTMGRP_IPV4_IFADDR,
+    RTMGRP_IPV6_IFADDR,
     RTMGRP_LINK,
     Rtnetlink,
     attribute,
     encode,
     split,
 )
+from haxlb.model.addresses import IPAddress
 
 _IFF_UP = 0x1
 _IFF_RUNNING = 0x40
-_IFA_F_SECONDARY = 0x1
+_IFF_NOARP = 0x80
+_NOT_USABLE = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC
 _IFINFOMSG = struct.Struct("=BxHiII")
-_IFADDRMSG = struct.Struct("=BBBBI")
 _HEADER_SIZE = 16
 _SO_RCVBUFFORCE = 33
 
@@ -49,14 +57,16 @@ class Links:
         self._rtnetlink = rtnetlink
         self._known: dict[str, Link | None] = {}
         self._indices: dict[str, int] = {}
-        self._vips: frozenset[IPv4Address] = frozenset()
+        self._vips: frozenset[IPAddress] = frozenset()
+        self._silent: set[str] = set()
+        """Interfaces without address resolution (IFF_NOARP)."""
 
     @property
     def watched(self) -> tuple[str, ...]:
         """Names of the watched interfaces."""
         return tuple(self._known)
 
-    def watch(self, interfaces: Iterable[str], vips: Iterable[IPv4Address]) -> None:
+    def watch(self, interfaces: Iterable[str], vips: Iterable[IPAddress]) -> None:
         """Watch exactly these, and never take one of our VIPs for an interface's own address."""
         self._vips = frozenset(vips)
         self._known = dict.fromkeys(interfaces)
@@ -64,7 +74,7 @@ class Links:
         for interface in self._known:
             self.link(interface)
 
-    def narrow(self, interfaces: Iterable[str], vips: Iterable[IPv4Address]) -> None:
+    def narrow(self, interfaces: Iterable[str], vips: Iterable[IPAddress]) -> None:
         """Go on watching these only, of those that are watched; nothing is asked."""
         self._vips = frozenset(vips)
         wanted = frozenset(interfaces)
@@ -97,9 +107,15 @@ class Links:
         return dict(self._indices)
 
     def mac(self, interface: str) -> str | None:
-        """MAC of the interface as last known."""
+        """MAC of the interface as last known; empty where nobody resolves addresses, None without an interface."""
         link = self._known.get(interface)
-        return link.mac if link else None
+        if link is None:
+            return None
+        return "" if interface in self._silent else link.mac
+
+    def is_vip(self, address: IPAddress) -> bool:
+        """Whether this is one of our VIPs."""
+        return address in self._vips
 
     def name(self, index: int) -> str | None:
         """Name of the watched interface that has this index."""
@@ -116,31 +132,31 @@ class Links:
         _, _, index, flags, _ = _IFINFOMSG.unpack_from(answer, _HEADER_SIZE)
         mac = attribute(answer, _IFINFOMSG.size, IFLA_ADDRESS) or b""
         mtu = attribute(answer, _IFINFOMSG.size, IFLA_MTU) or b""
+        (self._silent.add if flags & _IFF_NOARP else self._silent.discard)(interface)
+        address, address6 = self._own_addresses(index)
         link = Link(
             interface=interface,
             up=bool(flags & _IFF_UP and flags & _IFF_RUNNING),
             mac=mac.hex(":"),
-            address=self._primary_address(index),
+            address=address,
             mtu=int.from_bytes(mtu, sys.byteorder),
+            address6=address6,
         )
         return link, index
 
-    def _primary_address(self, index: int) -> IPv4Address | None:
-        try:
-            answers = self._rtnetlink.get(_addresses_request(index))
-        except OSError as problem:
-            if problem.errno == errno.ENODEV:  # it went away since the link was asked for
-                return None
-            raise
-        for answer in answers:
-            _, _, flags, _, owner = _IFADDRMSG.unpack_from(answer, _HEADER_SIZE)
-            local = attribute(answer, _IFADDRMSG.size, IFA_LOCAL)
-            if owner != index or local is None or flags & _IFA_F_SECONDARY:
+    def _own_addresses(self, index: int) -> tuple[IPv4Address | None, IPv6Address | None]:
+        """The first IPv4 address that is not secondary, and the first usable link-local one; VIPs are neither."""
+        first: IPv4Address | None = None
+        first6: IPv6Address | None = None
+        for each in present_addresses(self._rtnetlink, index=index):
+            if each.address in self._vips:
                 continue
-            address = IPv4Address(local)
-            if address not in self._vips:
-                return address
-        return None
+            if isinstance(each.address, IPv4Address):
+                if first is None and not each.flags & IFA_F_SECONDARY:
+                    first = each.address
+            elif first6 is None and each.address.is_link_local and not each.flags & _NOT_USABLE:
+                first6 = each.address
+        return first, first6
 
 
 @lru_cache(maxsize=256)
@@ -152,31 +168,32 @@ def _link_request(interface: str) -> bytes:
     return encode(request, RTM_GETLINK, 0)
 
 
-@lru_cache(maxsize=256)
-def _addresses_request(index: int) -> bytes:
-    from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-
-    request = ifaddrmsg()
-    request["family"] = socket.AF_INET
-    request["index"] = index
-    return encode(request, RTM_GETADDR, NLM_F_DUMP)
-
-
 class LinkMonitor:
     """Calls `on_change(interface)` from the running loop when a watched interface or its addresses may have changed.
 
     Address changes that `links`' own rtnetlink socket asked for are left out: the VIPs are renewed all the time.
+    The kernel does not say who asked for one of IPv6 (inet6_ifa_notify): of our VIPs only the loss of one that is held
+    counts there.
     """
 
-    def __init__(self, links: Links, rtnetlink: Rtnetlink, on_change: Callable[[str], None], log: Log) -> None:
+    def __init__(
+        self,
+        links: Links,
+        rtnetlink: Rtnetlink,
+        on_change: Callable[[str], None],
+        log: Log,
+        is_held: Callable[[IPAddress], bool] = lambda _: True,
+    ) -> None:
+        """`is_held` says whether we want this VIP to be on."""
         self._links = links
         self._own_port = rtnetlink.port
         self._on_change = on_change
         self._log = log
+        self._is_held = is_held
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._socket.setblocking(False)
         self._enlarge_buffer()
-        self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR))
+        self._socket.bind((0, RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR))
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket.fileno(), self._readable)
         self.resyncs = 0
@@ -217,10 +234,19 @@ class LinkMonitor:
     def _interface(self, kind: int, port: int, message: bytes) -> str | None:
         """The watched interface that an event is about, None when it is about none of them."""
         if kind in (RTM_NEWADDR, RTM_DELADDR) and port != self._own_port:
-            return self._links.name(_IFADDRMSG.unpack_from(message, _HEADER_SIZE)[4])
+            family, _, _, _, index = IFADDRMSG.unpack_from(message, _HEADER_SIZE)
+            if family == socket.AF_INET6 and not self._matters(kind, message):
+                return None
+            return self._links.name(index)
         if kind in (RTM_NEWLINK, RTM_DELLINK):
             # By index too: a rename carries the new name only.
             former = self._links.name(_IFINFOMSG.unpack_from(message, _HEADER_SIZE)[2])
             name = (attribute(message, _IFINFOMSG.size, IFLA_IFNAME) or b"").rstrip(b"\0").decode(errors="replace")
             return former or (name if name in self._links.watched else None)
         return None
+
+    def _matters(self, kind: int, message: bytes) -> bool:
+        found = parse_address(message)
+        if found is None or not self._links.is_vip(found.address):
+            return True
+        return kind == RTM_DELADDR and self._is_held(found.address)

@@ -21,6 +21,7 @@ from haxlb.model.errors import HostError
 NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
 NLM_F_REPLACE = 0x100
+NLM_F_EXCL = 0x200
 NLM_F_CREATE = 0x400
 NLM_F_DUMP = 0x300
 RTM_NEWLINK = 16
@@ -29,9 +30,16 @@ RTM_GETLINK = 18
 RTM_NEWADDR = 20
 RTM_DELADDR = 21
 RTM_GETADDR = 22
+RTM_NEWROUTE = 24
+RTM_DELROUTE = 25
+RTM_NEWRULE = 32
+RTM_DELRULE = 33
 RTMGRP_LINK = 0x1
 RTMGRP_IPV4_IFADDR = 0x10
+RTMGRP_IPV6_IFADDR = 0x100
+IFA_ADDRESS = 1
 IFA_LOCAL = 2
+IFA_FLAGS = 8
 IFLA_ADDRESS = 1
 IFLA_IFNAME = 3
 IFLA_MTU = 4
@@ -63,6 +71,16 @@ def encode(message: Any, kind: int, flags: int) -> bytes:
     message["header"]["flags"] = flags | NLM_F_REQUEST
     message.encode()
     return bytes(message.data)
+
+
+def request(kind: int, flags: int, body: bytes) -> bytes:
+    """A request of this kind around what follows its header; its sequence number is set when it is sent."""
+    return _HEADER.pack(_HEADER.size + len(body), kind, flags | NLM_F_REQUEST, 0, 0) + body
+
+
+def attach(kind: int, value: bytes) -> bytes:
+    """One attribute, padded to four bytes (netlink(7)); nested ones are the concatenation of others."""
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def split(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
