@@ -56,6 +56,8 @@ class ConfigureTracker:
     processes: tuple[TrackProcess, ...] = ()
     bfd_sessions: tuple[BfdSession, ...] = ()
     script_settings: ScriptSettings = field(default_factory=ScriptSettings)
+    known: tuple[TrackResult, ...] = ()
+    """What the tracker before this one has found out: it stays in force until something else is found out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

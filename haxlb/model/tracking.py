@@ -106,6 +106,8 @@ class TrackResult:
     name: str
     value: int | None
     """A file: its number. All others: 1 well, 0 not. None = not known yet."""
+    counts: bool = True
+    """False: it cannot be found out (a script that cannot be run), and neither adds to a priority nor is a fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

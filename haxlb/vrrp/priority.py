@@ -59,6 +59,8 @@ class Tally:
         self._values: dict[_Key, int] = {}
         self._assumed: set[_Key] = set()
         """Not known, and taken to be well."""
+        self._void: set[_Key] = set()
+        """Cannot be known, and do not count."""
 
     @property
     def base(self) -> int:
@@ -104,7 +106,11 @@ class Tally:
             key = (each.kind, each.name)
             if key not in tracked:
                 continue
-            if each.value is not None:
+            self._void.discard(key)
+            if not each.counts:
+                self._values.pop(key, None)
+                self._void.add(key)
+            elif each.value is not None:
                 self._values[key] = each.value
                 self._assumed.discard(key)
             elif self._values.pop(key, None) is not None:
@@ -118,12 +124,15 @@ class Tally:
         present = {(each.kind, each.name) for each in self._tracks}
         self._values = {key: value for key, value in self._values.items() if key in present}
         self._assumed = (self._assumed & present) | (present - former)
+        self._void &= present
 
     def _state(self) -> tuple[object, ...]:
         return self.effective, self.faults, self.waiting, self.contributions()
 
     def _share(self, track: Track) -> _Share:
         key = (track.kind, track.name)
+        if key in self._void:
+            return _Share(well=None)
         value = self._values.get(key)
         if value is None:
             return _unknown_share(track, assumed=key in self._assumed)

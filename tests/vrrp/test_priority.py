@@ -177,6 +177,19 @@ def test_what_is_known_no_longer_counts_as_well() -> None:
     assert told(track(20), 0).take(heard(None))
 
 
+@pytest.mark.parametrize("tracked", [track(), track(reverse=True), track(20), track(-20), track(5, FILE)])
+def test_what_cannot_be_known_does_not_count(tracked: Track) -> None:
+    never = (TrackResult(kind=tracked.kind, name="x", value=None, counts=False),)
+    tally = told(tracked, 1)
+    for _ in range(2):  # whatever was known before
+        tally.take(never)
+        assert (tally.effective, tally.faults, tally.waiting) == (100, (), ())
+        tally = Tally(100, (tracked,))
+    tally.take(never)
+    assert tally.take(heard(1, tracked.kind))
+    assert tally.contributions()[0].well is not None
+
+
 @given(
     st.integers(1, 255),
     st.lists(
