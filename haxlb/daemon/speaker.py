@@ -22,7 +22,7 @@ from haxlb.daemon.ports import (
     ReportPort,
     WakePort,
 )
-from haxlb.daemon.speaker_member import Member, datagrams, resignation, vrid_of
+from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
 from haxlb.daemon.speaker_throttle import Throttle
 from haxlb.daemon.speaker_vips import VipKeeper
 from haxlb.model.errors import Bug, HostError, PeerError
@@ -67,8 +67,11 @@ class Speaker:
         links: LinkPort,
         notify: NotifyPort,
         reports: ReportPort,
+        epoch_offset_us: int = 0,
     ) -> None:
+        """`epoch_offset_us`: the wall clock less `clock`, for the sequence numbers of authentication headers only."""
         self._clock = clock
+        self._epoch_offset_us = epoch_offset_us
         self._wake = wake
         self._adverts = adverts
         self._announcer = announcer
@@ -96,7 +99,7 @@ class Speaker:
             member = former.get(key)
             if member is None:
                 self._serial += 1
-                member = Member(instance, self._serial)
+                member = Member(instance, self._serial, self._epoch)
                 new.append(member)
             self._members[key] = member
         todo = self._withdraw([each for key, each in former.items() if key not in wanted], now)
@@ -190,6 +193,9 @@ class Speaker:
 
     # -- inside
 
+    def _epoch(self) -> int:
+        return self._clock.now() + self._epoch_offset_us
+
     def _withdraw(self, members: list[Member], now: int) -> list[tuple[Member, list[Effect]]]:
         gone = Shutdown(reason="removed from the configuration", removed=True)
         return [(each, each.router.handle(gone, now)) for each in members]
@@ -216,7 +222,7 @@ class Speaker:
     def _take(self, datagram: Datagram, now: int) -> None:
         member: Member | None = None
         try:
-            member = self._members.get((datagram.interface, vrid_of(datagram)))
+            member = self._members.get(key_of(datagram))
             if member is None:
                 detail = f"no instance on {datagram.interface} has virtual_router_id {vrid_of(datagram)}"
                 self._reject(None, datagram, PeerError("unknown_vrid", detail), self._oddities, now)
@@ -227,8 +233,8 @@ class Speaker:
             return
         if heard is None:
             return
-        if heard.oddity:
-            self._reject(member, datagram, PeerError("addr_list_err", heard.oddity), self._oddities, now)
+        for oddity in heard.oddities:
+            self._reject(member, datagram, oddity, self._oddities, now)
         self._tell(member, heard.what, now)
 
     def _tell(self, member: Member, what: Input, now: int) -> None:

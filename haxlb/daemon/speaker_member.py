@@ -1,21 +1,27 @@
 """One instance inside the speaker: its router, the frames that it sends, and what it makes of those that come in.
 
 A pair exchanges the same few bytes for months. What is sent is encoded once, and a message that was checked once is
-recognised by its bytes: the hot path neither encodes nor decodes.
+recognised by its bytes, be it good or bad: the hot path neither encodes nor decodes. Only an authentication header is
+made and checked for every single advert, since its sequence number is part of what is signed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from haxlb.daemon.ports import Datagram, Link
+from haxlb.daemon.speaker_frames import datagrams, own_address, resignation, sign
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.node import SECOND_US, VrrpInstance
 from haxlb.model.status import InstanceStatus
-from haxlb.vrrp.advert import ADVERT_TTL, MULTICAST_GROUP, Advert, Expected, advert_of, decode, encode
+from haxlb.vrrp.advert import Advert, Expected, decode
+from haxlb.vrrp.authentication_header import Sequence
 from haxlb.vrrp.inputs import AdvertReceived, LinkChanged
 from haxlb.vrrp.router import Router
+
+__all__ = ["Heard", "Member", "datagrams", "key_of", "resignation", "vrid_of"]
 
 _MAX_REMEMBERED = 64
 """Distinct messages remembered per instance; a flood of different ones must not cost memory."""
@@ -27,13 +33,22 @@ class Heard:
 
     datagram: Datagram
     what: AdvertReceived
-    oddity: str
+    oddities: tuple[PeerError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A message that failed a check, and will again."""
+
+    datagram: Datagram
+    problem: PeerError
 
 
 class Member:
     """An instance that the speaker runs."""
 
-    def __init__(self, instance: VrrpInstance, serial: int) -> None:
+    def __init__(self, instance: VrrpInstance, serial: int, epoch_us: Callable[[], int] = lambda: 0) -> None:
+        """`epoch_us` tells the wall clock's time, for the sequence numbers of the authentication header only."""
         self.router = Router(instance)
         self.serial = serial
         """Order of creation; breaks ties between equal deadlines."""
@@ -41,10 +56,14 @@ class Member:
         """The deadline under which the speaker's timetable has it; may be earlier than the router's."""
         self.link: Link | None = None
         self.rejected: dict[str, int] = {}
+        self.old_checksum = False
+        """Since a peer was heard that makes the checksum of unicast as older keepalived does: so do we (`auto`)."""
         self._expected = Expected.of(instance)
+        self._sequence = Sequence(epoch_us)
         self._frames: dict[int, list[Datagram]] = {}
         self._own_payloads: set[bytes] = set()
         self._heard: dict[bytes, Heard] = {}
+        self._refused: dict[bytes, _Refused] = {}
 
     @property
     def instance(self) -> VrrpInstance:
@@ -54,46 +73,54 @@ class Member:
     def retune(self, instance: VrrpInstance) -> None:
         """Forget what was prepared under the former configuration; the router is told separately."""
         self._expected = Expected.of(instance)
+        if instance.old_unicast_checksum != "auto":
+            self.old_checksum = False
         self._frames.clear()
         self._heard.clear()
+        self._refused.clear()
 
     def link_input(self, link: Link | None) -> LinkChanged:
         """Remember the link; what the router is to be told of it."""
-        if link is None or self.link is None or link.address != self.link.address:
+        address = own_address(self.instance, link)
+        if link is None or address != own_address(self.instance, self.link):
             self._frames.clear()
         self.link = link
         if link is None:
             return LinkChanged(up=False, address=None, present=False)
-        return LinkChanged(up=link.up, address=link.address)
+        return LinkChanged(up=link.up, address=address)
 
     def frames(self, priority: int) -> list[Datagram]:
         """One advert of this priority for every destination; empty without a source address."""
         frames = self._frames.get(priority)
         if frames is None:
             source = self.router.source
-            frames = [] if source is None else datagrams(self.instance, source, priority)
+            frames = (
+                [] if source is None else datagrams(self.instance, source, priority, old_checksum=self.old_checksum)
+            )
             self._frames[priority] = frames
             if len(self._own_payloads) > _MAX_REMEMBERED:
                 self._own_payloads.clear()
             self._own_payloads.update(each.payload for each in frames)
-        return frames
+        key = self._expected.key
+        return frames if key is None else sign(frames, key, self._sequence.next())
 
     def hear(self, datagram: Datagram) -> Heard | None:
         """Check a message; None = our own, looped back. Raises PeerError."""
         heard = self._heard.get(datagram.payload)
         if heard is not None and _same_header(heard.datagram, datagram):
+            if self._expected.auth_ah:
+                self._authenticate(datagram)
+            elif datagram.ah:
+                self._expected.check_header(datagram.ah)
             return heard
+        refused = self._refused.get(datagram.payload)
+        if refused is not None and _same_header(refused.datagram, datagram) and not datagram.ah:
+            # Anew, or each raise would lengthen the traceback that it carries.
+            raise refused.problem.with_traceback(None)
         # An advert from our address that we did not send is somebody else with our address: the router shall know.
         if datagram.payload in self._own_payloads and datagram.source == self.router.source:
             return None
-        advert = decode(
-            datagram.payload, datagram.source, datagram.destination, ttl=datagram.ttl, expected=self._expected
-        )
-        heard = Heard(datagram, AdvertReceived(source=datagram.source, advert=advert), self._oddity(advert))
-        if len(self._heard) >= _MAX_REMEMBERED:
-            self._heard.clear()
-        self._heard[datagram.payload] = heard
-        return heard
+        return self._examine(datagram)
 
     def status(self, epoch_offset_us: int) -> InstanceStatus:
         """The router's, with what was rejected before it reached the router."""
@@ -103,36 +130,58 @@ class Member:
         """Count one message under this reason."""
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
-    def _oddity(self, advert: Advert) -> str:
-        """As keepalived does, an advert for other addresses is accepted: a typing error must not make two MASTERs."""
+    def _examine(self, datagram: Datagram) -> Heard:
+        try:
+            advert = decode(
+                datagram.payload,
+                datagram.source,
+                datagram.destination,
+                ttl=datagram.ttl,
+                expected=self._expected,
+                ah=datagram.ah,
+                ip_header=datagram.ip_header,
+            )
+        except PeerError as problem:
+            # What an authentication header has made bad need not be so the next time.
+            if not datagram.ah:
+                if len(self._refused) >= _MAX_REMEMBERED:
+                    self._refused.clear()
+                self._refused[datagram.payload] = _Refused(datagram, problem)
+            raise
+        if self._expected.auth_ah:
+            self._authenticate(datagram)
+        if advert.old_checksum and not self.old_checksum and self.instance.old_unicast_checksum == "auto":
+            self.old_checksum = True
+            self._frames.clear()
+        heard = Heard(datagram, AdvertReceived(source=datagram.source, advert=advert), self._oddities(advert))
+        if len(self._heard) >= _MAX_REMEMBERED:
+            self._heard.clear()
+        self._heard[datagram.payload] = heard
+        return heard
+
+    def _authenticate(self, datagram: Datagram) -> None:
+        self._expected.check_header(datagram.ah)
+        key = self._expected.key
+        if key is not None:
+            self._sequence.take(datagram.source, key.verify(datagram.ip_header, datagram.ah, datagram.payload))
+
+    def _oddities(self, advert: Advert) -> tuple[PeerError, ...]:
+        """What keepalived accepts, too: a typing error must not make two MASTERs."""
+        oddities = []
         own = {vip.address for vip in self.instance.vips}
         theirs = set(advert.addresses)
-        if own == theirs:
-            return ""
-        only_own, only_theirs = sorted(own - theirs), sorted(theirs - own)
-        return f"accepted, but its addresses differ: only ours {_list(only_own)}, only theirs {_list(only_theirs)}"
-
-
-def datagrams(instance: VrrpInstance, source: IPAddress, priority: int) -> list[Datagram]:
-    """The advert of an instance, once for each destination: version 3's checksum depends on it."""
-    advert = advert_of(instance, priority)
-    return [
-        Datagram(
-            interface=instance.interface,
-            source=source,
-            destination=destination,
-            ttl=ADVERT_TTL,
-            payload=encode(advert, source, destination),
-            at_us=0,
-        )
-        for destination in instance.peers or (MULTICAST_GROUP,)
-    ]
-
-
-def resignation(instance: VrrpInstance, link: Link | None) -> list[Datagram]:
-    """The priority-0 adverts of an instance, for whoever must send them when its speaker is dead."""
-    source = instance.source or (link.address if link is not None else None)
-    return [] if source is None else datagrams(instance, source, 0)
+        if own != theirs:
+            ours, others = sorted(own - theirs), sorted(theirs - own)
+            detail = f"accepted, but its addresses differ: only ours {_list(ours)}, only theirs {_list(others)}"
+            oddities.append(PeerError("addr_list_err", detail))
+        interval_us = self.instance.advert_interval_us
+        if advert.interval_us != interval_us:
+            detail = (
+                f"accepted, but it advertises every {advert.interval_us / SECOND_US:g} s, "
+                f"we every {interval_us / SECOND_US:g} s"
+            )
+            oddities.append(PeerError("advert_interval_differs", detail))
+        return tuple(oddities)
 
 
 def vrid_of(datagram: Datagram) -> int:
@@ -140,6 +189,12 @@ def vrid_of(datagram: Datagram) -> int:
     if len(datagram.payload) < 2:  # noqa: PLR2004 - the second byte
         raise PeerError("packet_len_err", f"{len(datagram.payload)} bytes are too short for a VRRP message")
     return datagram.payload[1]
+
+
+def key_of(datagram: Datagram) -> tuple[str, int]:
+    """The `VrrpInstance.key` that an unchecked message is for. Raises PeerError when it is too short to have one."""
+    vrid = vrid_of(datagram)
+    return (datagram.interface, vrid if datagram.source.version == 4 else vrid + 256)  # noqa: PLR2004 - the family
 
 
 def _same_header(one: Datagram, other: Datagram) -> bool:
