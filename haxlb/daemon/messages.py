@@ -45,6 +45,10 @@ class ConfigureSpeaker:
     static_addresses: tuple[StaticAddress, ...] = ()
     static_routes: tuple[Route, ...] = ()
     static_rules: tuple[Rule, ...] = ()
+    script_settings: ScriptSettings = field(default_factory=ScriptSettings)
+    """For the last scripts, which it runs itself when the supervisor is gone."""
+    config_directory: str = ""
+    """Where scripts run; empty = in our own working directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,8 @@ class ConfigureChecker:
     bpf_directory: str
     program: str
     """Path of the pinned program to attach; empty = none could be built, keep what is attached."""
+    config_directory: str = ""
+    """Where scripts run; empty = in our own working directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ class Standing:
 
     config: NodeConfig
     bpf_directory: str
+    config_directory: str = ""
+    """Where the configuration file is, and scripts run."""
     program: str = ""
     """Path of the pinned program; empty = what is attached stays."""
     frames: tuple[GarpFrame, ...] = ()
@@ -73,11 +75,21 @@ class Standing:
 
     def speaker_orders(self) -> ConfigureSpeaker:
         """What the speaker shall do."""
-        return ConfigureSpeaker(instances=self.config.instances, garp_frames=self.frames)
+        return ConfigureSpeaker(
+            instances=self.config.instances,
+            garp_frames=self.frames,
+            script_settings=self.config.notification.scripts,
+            config_directory=self.config_directory,
+        )
 
     def checker_orders(self) -> ConfigureChecker:
         """What the checker shall do."""
-        return ConfigureChecker(config=self.config, bpf_directory=self.bpf_directory, program=self.program)
+        return ConfigureChecker(
+            config=self.config,
+            bpf_directory=self.bpf_directory,
+            program=self.program,
+            config_directory=self.config_directory,
+        )
 
     def peers(self) -> tuple[PeersKnown, ...]:
         """The other directors per interface: those that are configured, and those that were heard.

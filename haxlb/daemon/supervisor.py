@@ -15,6 +15,7 @@ from haxlb import __version__
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.control import Answer, Failover, Reload, Request, Resume, Show, Step, Swap, refusal
 from haxlb.daemon.handover import HandOverProcedure
+from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
     HandOver,
@@ -22,18 +23,20 @@ from haxlb.daemon.messages import (
     LinkAltered,
     Logged,
     Message,
+    Notify,
     Ready,
     SpeakerStatus,
     SwapProgram,
 )
 from haxlb.daemon.messages import Resume as ResumeSpeaker
+from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.processes import Processes
 from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Findings, Loaded, RefusedConfig, World
 from haxlb.daemon.survey import Survey
 from haxlb.model.errors import HaxlbError, HostError
-from haxlb.model.facts import Fact, ForeignAdvertHeard, PeerHeard, RoleChanged
+from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
 from haxlb.model.node import NodeConfig, Role
 from haxlb.model.status import InstanceStatus, NodeStatus
 
@@ -52,12 +55,18 @@ class Supervisor:
         """`on_started` is called when every process has been started."""
         self._world = world
         self._on_started = on_started
-        self._standing = Standing(config=loaded.config, bpf_directory=world.bpf_directory)
+        self._standing = Standing(
+            config=loaded.config,
+            bpf_directory=world.bpf_directory,
+            config_directory=world.config.path.rpartition("/")[0] or "/",
+        )
         self._loaded_at = world.wall.wall()
         self._config_problem = ""
         self._chronicle = Chronicle(world, loaded.config.node, on_change=self._changed)
         self._processes = Processes(world, self._chronicle, on_start=self._configure, on_death=self._bereaved)
         self._survey = Survey(self._processes.send)
+        self._notifier = Notifier(world, self._standing, self._chronicle.take)
+        self._inference = Inference()
         self._reloader = ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build)
         self._changing = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -96,6 +105,7 @@ class Supervisor:
 
     async def _start_all(self) -> None:
         standing, config = self._standing, self._standing.config
+        await self._notifier.begin()
         self._chronicle.configure(config.instances, config.mqtt)
         self._world.broker.configure(config.mqtt, config.node)
         standing.frames, standing.program = await asyncio.gather(
@@ -152,6 +162,7 @@ class Supervisor:
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
         await self._processes.stop("checker", self._stop_reason)
+        await self._notifier.leave()
         self._world.vip_watch.watch((), ())
         self._chronicle.close()
         if self._snapshot_timer is not None:
@@ -169,8 +180,12 @@ class Supervisor:
                 self._world.log.log(message.level, message.event, **{**message.fields, "process": name})
             case Ready():
                 self._processes.take_ready(name, message)
+            case Notify():
+                self._notifier.take(message.due)
             case SpeakerStatus():
                 self._survey.take_speaker(message)
+                for fact in self._inference.of_status(message, self._world.clock.now()):
+                    self._take(fact, name)
                 if self._standing.take_statuses(message.instances):
                     self._tell_peers()
                 self._watch_vips()
@@ -194,6 +209,8 @@ class Supervisor:
         if isinstance(fact, RoleChanged):
             self._standing.roles[fact.instance] = fact.after
             self._watch_vips()
+        elif isinstance(fact, BackendChanged | QuorumChanged):
+            self._notifier.take_fact(fact)
         elif isinstance(fact, PeerHeard | ForeignAdvertHeard) and self._standing.hear(fact.instance, fact.address):
             self._tell_peers()
 
@@ -215,6 +232,7 @@ class Supervisor:
                 )
                 self._take(lost, name)
             self._standing.roles.clear()
+            self._notifier.speaker_died()
         self._chronicle.clear_alarms_of(name, f"the {name} {how}")
 
     # -- what the children are told
@@ -311,6 +329,7 @@ class Supervisor:
             change, problems = await self._reloader.run(loaded.config)
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
+        self._notifier.refresh(reloaded=True)
         self._config_problem = "; ".join(problems)
         self._loaded_at = self._world.wall.wall()
         if change.speaker:

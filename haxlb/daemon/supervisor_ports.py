@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from haxlb.daemon.messages import GarpFrame, Message, PeersKnown
-from haxlb.daemon.ports import ClockPort
+from haxlb.daemon.notifications import Mail
+from haxlb.daemon.ports import ClockPort, ScriptPort
 from haxlb.model.addresses import Vip
+from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.facts import Fact
 from haxlb.model.node import MqttSettings, NodeConfig, VrrpInstance
+from haxlb.model.notification import MailSettings, NotifyFifo, ScriptSettings
 from haxlb.model.status import NodeStatus
 from haxlb.splitbrain.claimant import PublishClaim
 
@@ -180,6 +183,63 @@ class VipWatchPort(Protocol):
         ...
 
 
+class OperatorScriptPort(ScriptPort, Protocol):
+    """Runs the operator's scripts, as `ScriptPort`, and waits for those that something depends on."""
+
+    def configure(self, settings: ScriptSettings, directory: str) -> None:
+        """Run the following ones as these settings say, in this directory."""
+        ...
+
+    async def complete(self, queue: str, command: Command, limit_s: float) -> int | None:
+        """Run the command to its end, ended after `limit_s`; its exit status, None when it did not start."""
+        ...
+
+    async def finish(self, timeout_s: float) -> None:
+        """Let what is queued run, at most this long; then end it."""
+        ...
+
+
+class FifoPort(Protocol):
+    """The operator's FIFOs and their readers."""
+
+    def configure(self, fifos: Iterable[NotifyFifo], settings: ScriptSettings, directory: str) -> None:
+        """Have exactly these; one that is as before is not touched. One that cannot be had is logged."""
+        ...
+
+    def write(self, line: str, *, lvs: bool = False) -> None:
+        """Write a line about VRRP, or about services. Never blocks; a full pipe loses it."""
+        ...
+
+    async def close(self) -> None:
+        """Close all, and let the readers leave."""
+        ...
+
+
+class MailPort(Protocol):
+    """The operator's mailbox."""
+
+    def configure(self, settings: MailSettings | None) -> None:
+        """Send by this server to these recipients from now on, or not at all."""
+        ...
+
+    def send(self, mail: Mail) -> None:
+        """In order. Never blocks; what no server takes is dropped and logged."""
+        ...
+
+    async def finish(self, timeout_s: float) -> None:
+        """Send what waits, at most this long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlets:
+    """The ways to the operator."""
+
+    scripts: OperatorScriptPort
+    fifos: FifoPort
+    mail: MailPort
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All ports of a supervisor."""
@@ -194,5 +254,6 @@ class World:
     broker: BrokerPort
     probe: PeerProbePort
     vip_watch: VipWatchPort
+    outlets: Outlets
     bpf_directory: str = field(default="")
     """Where the data plane is pinned."""

@@ -75,6 +75,7 @@ class CheckerProcess:
         """Carry out one message; Configure and Swap are answered when they are in force."""
         match message:
             case ConfigureChecker(config=config, bpf_directory=bpf_directory, program=program):
+                self._scripts.configure(config.notification.scripts, message.config_directory)
                 self._forwarder.use(Path(bpf_directory))
                 self._verdicts.use(Path(bpf_directory))
                 self._checker.configure(config, program)

@@ -21,6 +21,7 @@ from haxlb.daemon.messages import (
     Happened,
     LinkAltered,
     Message,
+    Notify,
     Ready,
     Resume,
     SpeakerStatus,
@@ -78,6 +79,7 @@ class SpeakerProcess:
             reports=self,
         )
         self._instances: tuple[VrrpInstance, ...] = ()
+        self._last_scripts: dict[tuple[str, str], NotifyScripts] = {}
         self._told: dict[str, Link | None] = {}
         self._watched_sockets: set[int] = set()
         self._status_due = False
@@ -91,6 +93,11 @@ class SpeakerProcess:
     def handle(self, message: Message) -> None:
         """Carry out one message and answer it."""
         if isinstance(message, ConfigureSpeaker):
+            self._scripts.configure(message.script_settings, message.config_directory)
+            self._last_scripts = {
+                **{("INSTANCE", each.name): each.notify for each in message.instances},
+                **{("GROUP", each.name): each.notify for each in message.sync_groups},
+            }
             self._configure(message.instances, message.garp_frames)
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
@@ -170,9 +177,11 @@ class SpeakerProcess:
             self._loop.call_soon(self._send_status)
 
     def notify(self, due: NotifyDue) -> None:
-        """NotifyPort: the scripts of the instance."""
-        scripts = next((each.notify for each in self._instances if each.name == due.name), NotifyScripts())
-        for command in commands_for(due, scripts):
+        """NotifyPort: the supervisor tells the operator; without one the last scripts are run here."""
+        if not self._pipe.eof:
+            self._pipe.send(Notify(due=due))
+            return
+        for command in commands_for(due, self._last_scripts.get((due.subject, due.name), NotifyScripts())):
             self._scripts.run(due.name, command)
 
     def _on_wake(self) -> None:

@@ -18,7 +18,7 @@ from haxlb.config.part import Part
 from haxlb.daemon.control import Reload, Step
 from haxlb.daemon.messages import Message
 from haxlb.daemon.supervisor import Supervisor
-from haxlb.daemon.supervisor_ports import Findings, Loaded, World
+from haxlb.daemon.supervisor_ports import Findings, Loaded, Outlets, World
 from haxlb.linux.arp_watch import ArpWatch
 from haxlb.linux.builder import Builder
 from haxlb.linux.children import Children
@@ -26,7 +26,10 @@ from haxlb.linux.config_file import ConfigFile
 from haxlb.linux.control_socket import ControlSocket
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.linux.logging_setup import Log
+from haxlb.linux.mail import Mailer
 from haxlb.linux.mqtt import Broker
+from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.notify_fifo import NotifyFifos
 from haxlb.linux.peer_probe import PeerProbe
 from haxlb.linux.resign import Bequest
 from haxlb.linux.systemd import notify, take_notify_socket
@@ -166,6 +169,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
         broker=Broker(clock, wall, on_fact, log),
         probe=PeerProbe(),
         vip_watch=vip_watch,
+        outlets=Outlets(scripts=ScriptRunner(log), fifos=NotifyFifos(log), mail=Mailer(log)),
         bpf_directory=str(builder.directory),
     )
     supervisor = Supervisor(world, loaded, on_started=lambda: notify(notify_address, "READY=1"))

@@ -27,9 +27,11 @@ from haxlb.daemon.messages import (
     Stop,
     SwapProgram,
 )
+from haxlb.daemon.notifications import Mail
 from haxlb.daemon.supervisor import Supervisor
-from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig, World
+from haxlb.daemon.supervisor_ports import Loaded, Outlets, RefusedConfig, World
 from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import SECOND_US, MqttSettings, NodeConfig, RealServer, Role, VirtualServer, VrrpInstance
@@ -190,6 +192,71 @@ def status_of(each: VrrpInstance, at: float) -> InstanceStatus:
     )
 
 
+class FakeOutlets:
+    """The ways to the operator: `told` has everything in order, as (way, what)."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.settings: list[Any] = []
+        self.mails: list[Mail] = []
+        self.scripts, self.fifos, self.mail = _Scripts(self), _Fifos(self), _Mail(self)
+
+    def ports(self) -> Outlets:
+        return Outlets(scripts=self.scripts, fifos=self.fifos, mail=self.mail)
+
+    def of(self, way: str) -> list[str]:
+        return [what for each, what in self.told if each == way]
+
+
+class _Scripts:
+    def __init__(self, outlets: FakeOutlets) -> None:
+        self.outlets = outlets
+        self.status: int | None = 0
+
+    def configure(self, *settings: Any) -> None:
+        self.outlets.settings.append(("scripts", *settings))
+
+    def run(self, queue: str, command: Command) -> None:
+        self.outlets.told.append(("script", f"{queue}: {command}"))
+
+    async def complete(self, queue: str, command: Command, limit_s: float) -> int | None:
+        self.outlets.told.append(("waited", f"{queue}: {command} within {limit_s:g} s"))
+        await asyncio.sleep(0.5)
+        return self.status
+
+    async def finish(self, timeout_s: float) -> None:
+        self.outlets.told.append(("end", "scripts"))
+
+
+class _Fifos:
+    def __init__(self, outlets: FakeOutlets) -> None:
+        self.outlets = outlets
+
+    def configure(self, *settings: Any) -> None:
+        self.outlets.settings.append(("fifos", *settings))
+
+    def write(self, line: str, *, lvs: bool = False) -> None:
+        self.outlets.told.append(("lvs" if lvs else "fifo", line))
+
+    async def close(self) -> None:
+        self.outlets.told.append(("end", "fifos"))
+
+
+class _Mail:
+    def __init__(self, outlets: FakeOutlets) -> None:
+        self.outlets = outlets
+
+    def configure(self, settings: Any) -> None:
+        self.outlets.settings.append(("mail", settings))
+
+    def send(self, mail: Mail) -> None:
+        self.outlets.mails.append(mail)
+        self.outlets.told.append(("mail", mail.subject))
+
+    async def finish(self, timeout_s: float) -> None:
+        self.outlets.told.append(("end", "mail"))
+
+
 @dataclass
 class FakeWorld:
     """All ports of a supervisor, and what it did to them."""
@@ -224,6 +291,7 @@ class FakeWorld:
     mqtt_evidence: str = ""
     order: list[str] = field(default_factory=list)
     """What happened in which order, where that matters."""
+    outlets: FakeOutlets = field(default_factory=FakeOutlets)
     state: str = "off"
     path: str = "/etc/keepalived/keepalived.conf"
     supervisor: Supervisor = field(init=False)
@@ -243,6 +311,7 @@ class FakeWorld:
             broker=port,
             probe=port,
             vip_watch=port,
+            outlets=self.outlets.ports(),
             bpf_directory="/run/haxlb/bpf",
         )
 
@@ -413,5 +482,6 @@ def kit() -> Any:
 
     made: Any = Kit()
     made.vip, made.instance, made.virtual_server, made.node = vip, instance, virtual_server, node
+    made.FakeOutlets = FakeOutlets
     made.FakeWorld, made.Peer, made.run, made.EPOCH = FakeWorld, Peer, run_virtually, EPOCH
     return made

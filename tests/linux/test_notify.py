@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import os
+import pwd
+import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -11,6 +14,9 @@ import pytest
 
 from haxlb.linux import notify
 from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.users import ourselves, popen_arguments
+from haxlb.model.commands import Command
+from haxlb.model.notification import ScriptSettings
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -29,10 +35,18 @@ class Lines:
         self.fields.append(fields)
 
 
-def append(file: Path, text: str, *, first: str = "pass") -> tuple[str, ...]:
+def python(code: str, *arguments: str, user: str = "", group: str = "") -> Command:
+    return Command(argv=(sys.executable, "-I", "-S", "-c", code, *arguments), user=user, group=group)
+
+
+def append(file: Path, text: str, *, first: str = "pass") -> Command:
     """A command that appends a line to a file."""
     code = f"import os, sys, time\n{first}\nopen(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
-    return (sys.executable, "-I", "-S", "-c", code, str(file), text)
+    return python(code, str(file), text)
+
+
+def command(*argv: str) -> Command:
+    return Command(argv=argv)
 
 
 def test_commands_of_one_instance_run_strictly_in_order(tmp_path: Path) -> None:
@@ -76,7 +90,7 @@ def test_no_shell_and_no_loader_variables(tmp_path: Path, monkeypatch: pytest.Mo
             "import os, sys; open(sys.argv[1], 'w').write("
             "f\"{sys.argv[2]} {'LD_PRELOAD' in os.environ} {os.environ['KEPT']} {os.getsid(0) == os.getpid()}\")"
         )
-        runner.run("VI_1", (sys.executable, "-I", "-S", "-c", code, str(file), "$HOME;`id`"))
+        runner.run("VI_1", python(code, str(file), "$HOME;`id`"))
         await runner.finish(20)
 
     run(test())
@@ -88,13 +102,13 @@ def test_a_command_that_cannot_start_or_fails_is_logged_and_the_next_one_runs(tm
         log = Lines()
         runner = ScriptRunner(log)
         file = tmp_path / "out"
-        runner.run("VI_1", (str(tmp_path / "absent"),))
-        runner.run("VI_1", ("/bin/false",))
+        runner.run("VI_1", command(str(tmp_path / "absent")))
+        runner.run("VI_1", command("/bin/false"))
         runner.run("VI_1", append(file, "ran"))
         await runner.finish(20)
         assert file.read_text() == "ran\n"
         assert log.events == [("error", "notify_failed"), ("warning", "notify_failed")]
-        assert log.fields[0]["reason"] == "No such file or directory"
+        assert log.fields[0]["reason"] == f"{tmp_path / 'absent'}: No such file or directory"
         assert log.fields[1]["status"] == 1
 
     run(test())
@@ -117,7 +131,7 @@ def test_an_overdue_script_is_ended_with_all_its_children(tmp_path: Path) -> Non
             "os.close(fd)\n"
             "time.sleep(60)\n"
         )
-        runner.run("VI_1", (sys.executable, "-I", "-S", "-c", code, str(lock)))
+        runner.run("VI_1", python(code, str(lock)))
         runner.run("VI_1", append(tmp_path / "out", "next"))
         with lock.open("rb") as stream:
             content = await asyncio.get_running_loop().run_in_executor(None, stream.read)
@@ -133,8 +147,8 @@ def test_finish_ends_what_does_not_end_by_itself() -> None:
     async def test() -> None:
         log = Lines()
         runner = ScriptRunner(log)
-        runner.run("VI_1", ("/bin/sleep", "60"))
-        runner.run("VI_1", ("/bin/true",))
+        runner.run("VI_1", command("/bin/sleep", "60"))
+        runner.run("VI_1", command("/bin/true"))
         began = asyncio.get_running_loop().time()
         await runner.finish(0.05)
         assert asyncio.get_running_loop().time() - began < notify.GRACE_S
@@ -148,8 +162,164 @@ def test_a_flood_of_commands_is_bounded() -> None:
         log = Lines()
         runner = ScriptRunner(log)
         for _ in range(notify.QUEUE_LIMIT + 4):
-            runner.run("VI_1", ("/bin/sleep", "60"))
+            runner.run("VI_1", command("/bin/sleep", "60"))
         assert [event for _, event in log.events] == ["notify_dropped"] * 3
         await runner.finish(0)
+
+    run(test())
+
+
+# -- as whom, where
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs scripts as other users")
+
+
+def outcome(tmp_path: Path, what: Command, settings: ScriptSettings, directory: str = "") -> Lines:
+    log = Lines()
+
+    async def test() -> None:
+        runner = ScriptRunner(log)
+        runner.configure(settings, directory)
+        runner.run("VI_1", what)
+        await runner.finish(20)
+
+    run(test())
+    return log
+
+
+def whoami(tmp_path: Path, *, user: str = "", group: str = "") -> tuple[Path, Command]:
+    """Writes who and where it is; the directory is everybody's, since the script may be anybody."""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    file = tmp_path / "out"
+    code = (
+        "import os, sys\n"
+        "text = f'{os.getuid()} {os.getgid()} {os.getgroups()} {os.getcwd()} {os.sched_getscheduler(0)}'\n"
+        "open(sys.argv[1], 'w').write(text)"
+    )
+    interpreter = "/usr/bin/python3"  # ours may be where only root may go
+    return file, Command(argv=(interpreter, "-I", "-S", "-c", code, str(file)), user=user, group=group)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("user", "group", "settings", "expected"),
+    [
+        ("nobody", "", ScriptSettings(), ("nobody", "nogroup")),
+        ("nobody", "daemon", ScriptSettings(), ("nobody", "daemon")),
+        ("", "", ScriptSettings(user="nobody"), ("nobody", "nogroup")),
+        ("", "", ScriptSettings(user="nobody", group="daemon"), ("nobody", "daemon")),
+        ("root", "", ScriptSettings(user="nobody"), ("root", "root")),
+    ],
+)
+def test_a_script_runs_as_its_user_without_supplementary_groups(
+    tmp_path: Path, user: str, group: str, settings: ScriptSettings, expected: tuple[str, str]
+) -> None:
+    file, what = whoami(tmp_path, user=user, group=group)
+    log = outcome(tmp_path, what, settings, str(tmp_path))
+    uid, gid = pwd.getpwnam(expected[0]).pw_uid, grp.getgrnam(expected[1]).gr_gid
+    assert file.read_text() == f"{uid} {gid} [] {tmp_path} {os.SCHED_OTHER}", log.fields
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "said"),
+    [("hxabsent", "", "there is no user hxabsent"), ("root", "hxabsent", "there is no group hxabsent")],
+)
+def test_a_user_or_group_that_is_not_there_is_one_error_with_a_remedy(
+    tmp_path: Path, user: str, group: str, said: str
+) -> None:
+    file, what = whoami(tmp_path, user=user, group=group)
+    log = outcome(tmp_path, what, ScriptSettings())
+    assert log.events == [("error", "notify_failed")]
+    assert log.fields[0]["reason"] == said
+    assert log.fields[0]["remedy"]
+    assert not file.exists()
+
+
+def test_a_directory_that_is_gone_keeps_no_script_from_running(tmp_path: Path) -> None:
+    file, what = whoami(tmp_path)
+    outcome(tmp_path, what, ScriptSettings(), str(tmp_path / "gone"))
+    assert file.read_text().split()[-2] == "/"
+
+
+def test_a_relative_path_counts_from_the_directory_of_the_configuration(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho ran > out\n")
+    script.chmod(0o700)
+    log = outcome(tmp_path, command("./script"), ScriptSettings(), str(tmp_path))
+    assert log.events == []
+    assert (tmp_path / "out").read_text() == "ran\n"
+
+
+@needs_root
+def test_with_script_security_nothing_is_run_as_root_that_others_can_change(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\n: > {tmp_path}/out\n")
+    script.chmod(0o777)
+    log = outcome(tmp_path, command(str(script)), ScriptSettings(user="root", security=True))
+    assert log.events == [("error", "notify_failed")]
+    assert "can be written by everybody" in str(log.fields[0]["reason"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_argument_with_a_nul_byte_is_refused_in_one_line() -> None:
+    log = outcome(Path(), command("/bin/true", "a\0b"), ScriptSettings())
+    assert log.events == [("error", "notify_failed")]
+
+
+def test_who_is_the_user_already_needs_no_privilege() -> None:
+    assert popen_arguments(ourselves()) in ({}, {"user": 0, "group": 0, "extra_groups": ()})
+
+
+# -- waited for
+
+
+def test_a_command_that_is_waited_for_gives_its_status_or_none() -> None:
+    async def test() -> None:
+        runner = ScriptRunner(Lines())
+        assert await runner.complete("startup", command("/bin/sh", "-c", "exit 3"), 10) == 3
+        assert await runner.complete("startup", command("/bin/true"), 10) == 0
+        assert await runner.complete("startup", command("/hxabsent"), 10) is None
+        assert await runner.complete("startup", command("/bin/sleep", "60"), 0.05) == -signal.SIGTERM
+
+    run(test())
+
+
+def test_who_gives_up_waiting_ends_the_command() -> None:
+    async def test() -> None:
+        runner = ScriptRunner(Lines())
+        waiting = asyncio.ensure_future(runner.complete("startup", command("/bin/sleep", "60"), 60))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await runner.finish(20)  # would take longer than the test may
+
+    run(test())
+
+
+def test_a_script_that_floods_its_output_and_forks_is_ended_whole(tmp_path: Path) -> None:
+    async def test() -> None:
+        log = Lines()
+        runner = ScriptRunner(log, time_limit_s=0.3)
+        code = (
+            "import os, signal\n"
+            "for _ in range(8):\n"
+            "    if os.fork() == 0: break\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN) if os.getpid() != os.getpgrp() else None\n"
+            "fd = os.open(__import__('sys').argv[1], os.O_WRONLY)\n"
+            "os.write(fd, b'.')\n"
+            "while True: os.write(1, b'x' * 65536); os.write(2, b'y' * 65536)\n"
+        )
+        fifo = tmp_path / "fifo"
+        os.mkfifo(fifo)
+        runner.run("VI_1", python(code, str(fifo)))
+        with fifo.open("rb") as stream:  # the end of the file comes when the last of them is gone
+            content = await asyncio.get_running_loop().run_in_executor(None, stream.read)
+        assert content.strip(b".") == b""
+        await runner.finish(20)
+        assert ("error", "notify_overdue") in log.events
 
     run(test())
