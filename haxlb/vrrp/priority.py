@@ -106,6 +106,7 @@ class Tally:
             key = (each.kind, each.name)
             if key not in tracked:
                 continue
+            heard_of = key in self._values or key in self._void
             self._void.discard(key)
             if not each.counts:
                 self._values.pop(key, None)
@@ -113,7 +114,8 @@ class Tally:
             elif each.value is not None:
                 self._values[key] = each.value
                 self._assumed.discard(key)
-            elif self._values.pop(key, None) is not None:
+            elif heard_of:
+                self._values.pop(key, None)
                 self._assumed.add(key)
         return self._state() != before
 

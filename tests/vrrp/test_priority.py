@@ -186,6 +186,8 @@ def test_what_cannot_be_known_does_not_count(tracked: Track) -> None:
         assert (tally.effective, tally.faults, tally.waiting) == (100, (), ())
         tally = Tally(100, (tracked,))
     tally.take(never)
+    tally.take(heard(None, tracked.kind))
+    assert not tally.waiting
     assert tally.take(heard(1, tracked.kind))
     assert tally.contributions()[0].well is not None
 

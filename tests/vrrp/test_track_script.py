@@ -9,7 +9,7 @@ from haxlb.vrrp.track_script import ScriptCounter
 
 
 def script(rise: int = 1, fall: int = 1, *, init_fail: bool = False) -> TrackScript:
-    return TrackScript(name="x", command=("/bin/x",), rise=rise, fall=fall, init_fail=init_fail)
+    return TrackScript(name="x", rise=rise, fall=fall, init_fail=init_fail)
 
 
 def values(runs: str, counter: ScriptCounter) -> list[int | None]:
