@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US
@@ -65,7 +65,8 @@ class Dissection:
     @property
     def wanted_length(self) -> int:
         """Bytes that a message of this version has with so many addresses."""
-        trailer = _AUTH_LENGTH if self.version == 2 else 0  # noqa: PLR2004 - the version's number
+        # keepalived sends version 2 over IPv6, too, and leaves the authentication data out.
+        trailer = _AUTH_LENGTH if (self.version, self.family) == (2, 4) else 0
         return _HEADER_LENGTH + self.count * _LENGTHS[self.family] + trailer
 
     @property
@@ -102,9 +103,9 @@ def dissect(envelope: Envelope) -> Dissection:
         count=count,
         interval_us=interval,
         auth_type=message[4] if two else AUTH_NONE,
-        auth_data=message[end : end + _AUTH_LENGTH] if two else b"",
+        auth_data=message[end : end + _AUTH_LENGTH] if two and family == 4 else b"",  # noqa: PLR2004
         checksum=int.from_bytes(message[6:8]),
-        form=_form(envelope, version),
+        form=_form(envelope, version, family),
         addresses=tuple(_addresses(message, end, _LENGTHS[family])),
     )
     findings = (*envelope.findings, *_faults(read), *_oddities(read))
@@ -114,7 +115,8 @@ def dissect(envelope: Envelope) -> Dissection:
 def _family(envelope: Envelope, version: int, count: int) -> int:
     if envelope.source is not None:
         return envelope.source.version
-    return 6 if version == 3 and count and len(envelope.payload) == _HEADER_LENGTH + 16 * count else 4  # noqa: PLR2004
+    six = version in (2, 3) and count and len(envelope.payload) == _HEADER_LENGTH + count * _LENGTHS[6]
+    return 6 if six else 4
 
 
 def _addresses(message: bytes, end: int, length: int) -> Iterator[IPAddress]:
@@ -122,16 +124,16 @@ def _addresses(message: bytes, end: int, length: int) -> Iterator[IPAddress]:
         yield ip_address(message[at : at + length])
 
 
-def _form(envelope: Envelope, version: int) -> Form:
+def _form(envelope: Envelope, version: int, family: int) -> Form:
     message, source, destination = envelope.payload, envelope.source, envelope.destination
     bare = is_good(message)
-    if version == 2:  # noqa: PLR2004
+    if version == 2 and family == 4:  # noqa: PLR2004
         return Form.GOOD if bare else Form.WRONG
     if source is None or destination is None:
         return Form.UNKNOWN
     if is_good(pseudo_header(source, destination, len(message)) + message):
         return Form.GOOD
-    if isinstance(source, IPv4Address):
+    if family == 4:  # noqa: PLR2004
         if not destination.is_multicast and is_good(pseudo_header(source, MULTICAST_GROUP, len(message)) + message):
             return Form.OLD_UNICAST
         if bare:
@@ -146,8 +148,6 @@ def _faults(read: Dissection) -> Iterator[Finding]:
         yield _finding(envelope, 0, "vers_err", f"version {read.version} is neither 2 nor 3")
         return
     two = read.version == 2  # noqa: PLR2004
-    if two and read.family == 6:  # noqa: PLR2004
-        yield _finding(envelope, 0, "vers_err", "version 2 has no IPv6")
     if size != read.wanted_length:
         what = f"{size} bytes, but its {read.count} addresses need {read.wanted_length}"
         yield _finding(envelope, min(size, read.wanted_length), "packet_len_err", what)
@@ -185,6 +185,8 @@ def _oddities(read: Dissection) -> Iterator[Finding]:
     envelope = read.envelope
     if read.version not in (2, 3):
         return
+    if (read.version, read.family) == (2, 6):
+        yield _odd(envelope, 0, "version", "version 2 over IPv6, which RFC 3768 does not have")
     if read.vrid == 0:
         yield _odd(envelope, 1, "vrid", "VRID 0 does not exist")
     if read.count == 0:

@@ -48,14 +48,14 @@ def message(
         head += bytes((auth_type, 1 if interval is None else interval))
     else:
         head += struct.pack("!H", reserved << 12 | (100 if interval is None else interval))
-    body = b"".join(each.packed for each in addresses) + (auth_data if shape == 2 else b"")
+    body = b"".join(each.packed for each in addresses) + (auth_data if (shape, family) == (2, 4) else b"")
     source = source or (SOURCE if family == 4 else SOURCE6)
     destination = destination or (GROUP if family == 4 else GROUP6)
     if form is Form.OLD_UNICAST:
         destination = GROUP
     length = 8 + len(body)
     cover = b""
-    if shape == 3 and form is not Form.BARE:
+    if (shape, family) != (2, 4) and form is not Form.BARE:
         tail = struct.pack("!BBH", 0, 112, length) if family == 4 else struct.pack("!IHBB", length, 0, 0, 112)
         cover = source.packed + destination.packed + tail
     checksum = 0xFFFF ^ total(cover + head + b"\0\0" + body)

@@ -142,7 +142,7 @@ FRAME2, FRAME3 = ethernet(ipv4(message(2))), ethernet(ipv4(message(3)))
             ethernet(ipv6(message(3, family=6, source=IPv6Address("2001:db8::9")), source=IPv6Address("2001:db8::9"))),
             [(22, "source")],
         ),
-        (ethernet(ipv6(message(2, family=6))), [(54, "vers_err")]),
+        (ethernet(ipv6(message(2, family=6))), [(54, "version")]),
     ],
 )
 def test_every_fault_has_its_place(data, expected):
