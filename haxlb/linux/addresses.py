@@ -101,7 +101,7 @@ class Addresses:
         for vip in wanted:
             index = self._index_of(vip.interface)
             if index is not None:
-                self._request(vip, index, RTM_NEWADDR, deprecated=_preferred_s(vip) == 0)
+                self._request(vip, index, RTM_NEWADDR, deprecated=preferred_s(vip) == 0)
                 self._request(vip, index, RTM_DELADDR)
 
     def add(self, vips: Iterable[Vip]) -> None:
@@ -109,7 +109,7 @@ class Addresses:
         wanted = tuple(vips)
         # Held from now on, also where it fails: `renew` tries again for as long as the instance is MASTER.
         for vip in wanted:
-            preferred = _preferred_s(vip)
+            preferred = preferred_s(vip)
             if vip not in self._held and preferred != FOREVER:
                 self._ageing[vip] = self._monotonic() + preferred
             self._held[vip] = None
@@ -185,7 +185,7 @@ class Addresses:
         wanted = {(vip.address, self._index_of(vip.interface)) for vip in vips if vip.family == _IPV6}
         if wanted:
             found = [each for each in self._present(AF_INET6) if (each.address, each.index) in wanted]
-            self._rtnetlink.change([_removal(each.address, each.prefix_length, each.index) for each in found])
+            self._rtnetlink.change([encode_removal(each.address, each.prefix_length, each.index) for each in found])
 
     def _present(self, family: int = 0) -> list[Present]:
         try:
@@ -202,7 +202,7 @@ class Addresses:
         request = self._encoded.get(key)
         if request is None:
             if kind == RTM_DELADDR:
-                request = _removal(vip.address, vip.prefix_length, index)
+                request = encode_removal(vip.address, vip.prefix_length, index)
             else:
                 request = encode_addition(vip, index, self._lifetime_s, 0 if deprecated else self._lifetime_s)
             self._encoded[key] = request
@@ -248,13 +248,15 @@ def _flags(vip: Vip) -> int:
     return flags
 
 
-def _preferred_s(vip: Vip) -> int:
+def preferred_s(vip: Vip) -> int:
+    """How long it may be the source of new connections, as configured: seconds, or FOREVER."""
     if vip.preferred_lifetime_s is not None:
         return vip.preferred_lifetime_s
     return 0 if vip.family == _IPV6 and vip.prefix_length == vip.address.max_prefixlen else FOREVER
 
 
-def _removal(address: IPAddress, prefix_length: int, index: int) -> bytes:
+def encode_removal(address: IPAddress, prefix_length: int, index: int) -> bytes:
+    """The request that takes an address off."""
     from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 
     message = ifaddrmsg()

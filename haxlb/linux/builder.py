@@ -38,7 +38,9 @@ class Builder:
         vips = dict.fromkeys(vip for each in listed for vip in (*each.vips, *each.excluded_vips))
         macs = {interface: mac for interface in {vip.interface for vip in vips} if (mac := _mac(interface))}
         # The speaker has not made them yet when frames are crafted for the first time.
-        macs |= {each.interface: each.mac for one in listed if (each := one.virtual_mac) is not None and each.mac}
+        for one in listed:
+            if one.virtual_mac is not None and (mac := one.virtual_mac.mac or _mac(one.interface)):
+                macs[one.virtual_mac.interface] = mac
         orders = [
             {"interface": vip.interface, "mac": macs[vip.interface], "vip": str(vip.address)}
             for vip in vips

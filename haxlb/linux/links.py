@@ -123,7 +123,7 @@ class Links:
 
     def _ask(self, interface: str) -> tuple[Link, int] | None:
         try:
-            answer = self._rtnetlink.get(_link_request(interface))[0]
+            answer = self._rtnetlink.get(link_request(interface))[0]
         except OSError as problem:
             # ERANGE and EINVAL: a name that no interface can have.
             if problem.errno in (errno.ENODEV, errno.ERANGE, errno.EINVAL):
@@ -160,7 +160,8 @@ class Links:
 
 
 @lru_cache(maxsize=256)
-def _link_request(interface: str) -> bytes:
+def link_request(interface: str) -> bytes:
+    """The question for one interface by its name."""
     from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 
     request = ifinfmsg()

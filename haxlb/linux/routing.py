@@ -1,0 +1,217 @@
+"""RoutePort: the routes and rules of this host, by rtnetlink.
+
+What is put on carries keepalived's protocol number (unless the line names another): only that is ever taken off, so a
+route of the operator's with the same destination stays. A route has no lifetime as an address has; what remains of
+one after a death of ours, and who takes it off, is told in docs/adr/0008.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+
+from haxlb.linux import routes as route_codec
+from haxlb.linux import rules as rule_codec
+from haxlb.linux.routes import IndexOf
+from haxlb.linux.rtnetlink import NLM_F_EXCL, NLM_F_REPLACE, Rtnetlink
+from haxlb.model.errors import HostError, NotPermitted
+from haxlb.model.routes import Route, Rule
+
+_GONE = frozenset({errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""The kernel's answers to the removal of what is not there."""
+
+Entry = Route | Rule
+Place = tuple[str, int, int, int | None]
+
+
+class Routing:
+    """The routes and rules that this process put on, and the requests for them, encoded once."""
+
+    def __init__(self, rtnetlink: Rtnetlink, index_of: IndexOf) -> None:
+        """`index_of` names an interface's index now, None when it does not exist."""
+        self._rtnetlink = rtnetlink
+        self._index_of = index_of
+        self._held: dict[Entry, None] = {}
+        self._places: dict[Place, set[Route]] = {}
+        """The held routes by what the kernel has but one of."""
+        self._preferences: dict[Rule, int] = {}
+        self._encoded: dict[tuple[Entry, tuple[int | None, ...]], bytes] = {}
+        self._removals: dict[Entry, bytes] = {}
+
+    @property
+    def held(self) -> tuple[Entry, ...]:
+        """What is to be there now."""
+        return tuple(self._held)
+
+    def prepare(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Encode requests now instead of at take-over; what cannot be encoded is complained of when it is put on."""
+        wanted: tuple[Entry, ...] = (*routes, *rules)
+        keep = {*wanted, *self._held}
+        self._encoded = {key: each for key, each in self._encoded.items() if key[0] in keep}
+        self._removals = {key: each for key, each in self._removals.items() if key in keep}
+        self._preferences = {rule: number for rule, number in self._preferences.items() if rule in keep}
+        for entry in wanted:
+            try:
+                self._addition(entry)
+                self._removal(entry)
+            except HostError:
+                continue
+
+    def add(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Put on all that can be; raises HostError naming the first that could not."""
+        wanted: tuple[Entry, ...] = (*routes, *rules)
+        requests = []
+        problems: list[HostError] = []
+        for entry in wanted:
+            try:
+                requests.append((entry, self._addition(entry, replaces=self._has_twin(entry))))
+                self._occupy(entry)
+            except HostError as problem:
+                problems.append(problem)
+            # Held also where it fails: `renew` tries again for as long as the instance is MASTER.
+            self._held[entry] = None
+        self._carry_out(requests, "add", frozenset({errno.EEXIST}), problems)
+
+    def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Take off; those not there are no error. Raises HostError."""
+        # Rules first: they must not lead into tables that are empty already.
+        wanted: tuple[Entry, ...] = (*rules, *routes)
+        for entry in wanted:
+            self._held.pop(entry, None)
+        requests = []
+        for entry in wanted:
+            try:
+                self._vacate(entry)
+                if not self._has_twin(entry):
+                    requests.append((entry, self._removal(entry)))
+            except HostError:  # it could not be put on, either
+                continue
+        self._carry_out(requests, "delete", _GONE, [])
+
+    def renew(self) -> None:
+        """Put back what somebody took off, but for what is marked `no_track`. Raises HostError."""
+        requests = []
+        problems: list[HostError] = []
+        for entry in self._held:
+            if _untracked(entry):
+                continue
+            try:
+                requests.append((entry, self._addition(entry)))
+            except HostError as problem:
+                problems.append(problem)
+        self._carry_out(requests, "add", frozenset({errno.EEXIST}), problems)
+
+    def reconcile(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Take off what a former process has left of these, and put back what is held. Raises HostError."""
+        left_routes = [route for route in routes if route not in self._held]
+        left_rules = [rule for rule in rules if rule not in self._held]
+        fresh = not self._held
+        self.remove(left_routes, left_rules)
+        if fresh:
+            # A process with another configuration may have given them other preferences.
+            self._remove_at_any_preference(left_rules)
+        self.renew()
+
+    def _remove_at_any_preference(self, rules: list[Rule]) -> None:
+        requests: list[tuple[Entry, bytes]] = []
+        for rule in rules:
+            if rule_codec.preference_of(rule) is None:
+                try:
+                    requests.append((rule, rule_codec.encode_removal(rule, None)))
+                except HostError:
+                    continue
+        self._carry_out(requests, "delete", _GONE, [])
+
+    def _carry_out(
+        self, requests: list[tuple[Entry, bytes]], verb: str, harmless: frozenset[int], problems: list[HostError]
+    ) -> None:
+        try:
+            results = self._rtnetlink.change([each for _, each in requests])
+        except OSError as problem:
+            raise HostError(
+                f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers"
+            ) from problem
+        for (entry, _), number in zip(requests, results, strict=True):
+            if number and number not in harmless:
+                problems.append(_error(entry, number, verb))
+        if problems:
+            raise problems[0]
+
+    def _has_twin(self, entry: Entry) -> bool:
+        """Whether another one of ours has its place in the kernel: the former or the next one of a reload."""
+        return isinstance(entry, Route) and bool(self._places.get(route_codec.key_of(entry), set()) - {entry})
+
+    def _occupy(self, entry: Entry) -> None:
+        if isinstance(entry, Route):
+            self._places.setdefault(route_codec.key_of(entry), set()).add(entry)
+
+    def _vacate(self, entry: Entry) -> None:
+        if isinstance(entry, Route):
+            place = route_codec.key_of(entry)
+            self._places.get(place, set()).discard(entry)
+            if not self._places.get(place):
+                self._places.pop(place, None)
+
+    def _addition(self, entry: Entry, *, replaces: bool = False) -> bytes:
+        if isinstance(entry, Rule):
+            key: tuple[Entry, tuple[int | None, ...]] = (entry, ())
+            if key not in self._encoded:
+                self._encoded[key] = rule_codec.encode_addition(entry, self._preference(entry))
+            return self._encoded[key]
+        flags = NLM_F_REPLACE if replaces else NLM_F_EXCL
+        key = (entry, (flags, *(self._index_of(name) for name in route_codec.devices_of(entry))))
+        if key not in self._encoded:
+            self._encoded[key] = route_codec.encode_addition(entry, self._index_of, flags)
+        return self._encoded[key]
+
+    def _removal(self, entry: Entry) -> bytes:
+        if entry not in self._removals:
+            if isinstance(entry, Rule):
+                self._removals[entry] = rule_codec.encode_removal(entry, self._preference(entry))
+            else:
+                self._removals[entry] = route_codec.encode_removal(entry)
+        return self._removals[entry]
+
+    def _preference(self, rule: Rule) -> int:
+        """The one that it names, else the highest free one from 16384 downwards."""
+        named = rule_codec.preference_of(rule)
+        if named is not None:
+            return named
+        if rule not in self._preferences:
+            taken = set(self._preferences.values())
+            number = rule_codec.FIRST_PREFERENCE
+            while number in taken:
+                number -= 1
+            self._preferences[rule] = number
+        return self._preferences[rule]
+
+
+def _untracked(entry: Entry) -> bool:
+    if isinstance(entry, Route):
+        return entry.no_track
+    return ("no_track", "") in entry.selectors
+
+
+def _error(entry: Entry, number: int, verb: str) -> HostError:
+    if isinstance(entry, Route):
+        what, tool = f"the route to {entry.destination}", f"ip route {verb} {entry.destination} …"
+    else:
+        text = rule_codec.describe(entry)
+        what, tool = f"the rule `{text}`", f"ip rule {verb} {text}"
+    if number in (errno.EPERM, errno.EACCES):
+        return NotPermitted(
+            f"may not {verb} {what}: CAP_NET_ADMIN is missing",
+            remedy="run as root, or give the unit AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN",
+        )
+    if (
+        number == errno.EOPNOTSUPP
+        and isinstance(entry, Route)
+        and (entry.encap or any(h.encap for h in entry.nexthops))
+    ):
+        words = entry.encap or next(hop.encap for hop in entry.nexthops if hop.encap)
+        return HostError(
+            f"cannot {verb} {what}: this kernel has no encap {words[0]}",
+            remedy=f"load its module ({words[0]}_tunnel or mpls_iptunnel), or leave `encap` out",
+        )
+    return HostError(f"cannot {verb} {what}: {os.strerror(number)}", remedy=f"try `{tool}` and read its answer")

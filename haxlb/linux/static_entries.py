@@ -1,0 +1,173 @@
+"""static_ipaddress, static_routes, static_rules: what the host is to have for as long as haxlb runs.
+
+Put on when haxlb starts, changed by difference at a reload, taken off when it stops. An address that was there before
+is somebody else's and stays. Ours are marked with keepalived's protocol number (IFA_PROTO, Linux 5.18): after a crash
+the next start knows them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, ip_address
+from typing import Protocol
+
+from haxlb.linux.addresses import FOREVER, encode_addition, encode_removal, preferred_s
+from haxlb.linux.present_addresses import present_addresses
+from haxlb.linux.routes import PROTOCOL
+from haxlb.linux.rtnetlink import NLM_F_EXCL, Rtnetlink
+from haxlb.model.addresses import StaticAddress, Vip
+from haxlb.model.errors import HostError
+from haxlb.model.routes import Route, Rule
+
+_GONE = (0, errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
+
+
+class RoutePort(Protocol):
+    """`Routing`."""
+
+    def add(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Put on."""
+        ...
+
+    def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Take off."""
+        ...
+
+
+class StaticEntries:
+    """What of the static blocks is on the host because of us."""
+
+    def __init__(self, rtnetlink: Rtnetlink, routing: RoutePort, index_of: Callable[[str], int | None]) -> None:
+        """`index_of` names an interface's index now, None when it does not exist."""
+        self._rtnetlink = rtnetlink
+        self._routing = routing
+        self._index_of = index_of
+        self._wanted: tuple[Vip, ...] = ()
+        self._put: dict[Vip, int] = {}
+        """Those that are ours, and on which index they are."""
+        self._routes: tuple[Route, ...] = ()
+        self._rules: tuple[Rule, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[Vip, ...]:
+        """Those that were put on here."""
+        return tuple(self._put)
+
+    def apply(
+        self, addresses: Iterable[StaticAddress], routes: Iterable[Route], rules: Iterable[Rule]
+    ) -> list[HostError]:
+        """Have exactly these on; what could not be done, one error each."""
+        problems: list[HostError] = []
+        self._wanted = tuple(dict.fromkeys(map(_vip, addresses)))
+        wanted_routes, wanted_rules = tuple(routes), tuple(rules)
+        former_routes, self._routes = self._routes, wanted_routes
+        former_rules, self._rules = self._rules, wanted_rules
+        # What comes on first, what goes last: a route that changes is replaced in its place.
+        problems += self.renew()
+        _try(
+            problems,
+            self._routing.add,
+            [each for each in wanted_routes if each not in former_routes],
+            [each for each in wanted_rules if each not in former_rules],
+        )
+        _try(
+            problems,
+            self._routing.remove,
+            [each for each in former_routes if each not in wanted_routes],
+            [each for each in former_rules if each not in wanted_rules],
+        )
+        for vip in [each for each in self._put if each not in self._wanted]:
+            problems += self._take_off(vip)
+        return problems
+
+    def renew(self) -> list[HostError]:
+        """Put on the addresses that are not there: somebody took them off, or their interface has come only now."""
+        problems = []
+        for vip in self._wanted:
+            index = self._index_of(vip.interface)
+            if index is None:
+                problems.append(
+                    HostError(
+                        f"static_ipaddress {vip}: there is no interface {vip.interface}",
+                        remedy="create it, or name another one in `dev`",
+                    )
+                )
+                continue
+            number = self._put_on(vip, index)
+            if number:
+                problems.append(
+                    HostError(
+                        f"static_ipaddress {vip} on {vip.interface}: {os.strerror(number)}",
+                        remedy=f"try `ip address add {vip} dev {vip.interface}` and read its answer",
+                    )
+                )
+        return problems
+
+    def close(self) -> list[HostError]:
+        """Take everything off."""
+        return self.apply((), (), ())
+
+    def _put_on(self, vip: Vip, index: int) -> int:
+        preferred = preferred_s(vip)
+        (number,) = self._rtnetlink.change(
+            [encode_addition(vip, index, FOREVER, preferred, flags=NLM_F_EXCL, protocol=PROTOCOL)]
+        )
+        if number == 0:
+            self._put[vip] = index
+        elif number == errno.EEXIST:
+            number = 0
+            if vip not in self._put and self._is_marked(vip, index):
+                self._put[vip] = index
+        return number
+
+    def _is_marked(self, vip: Vip, index: int) -> bool:
+        return any(
+            each.address == vip.address and each.protocol == PROTOCOL
+            for each in present_addresses(self._rtnetlink, index=index)
+        )
+
+    def _take_off(self, vip: Vip) -> list[HostError]:
+        index = self._put.pop(vip)
+        (number,) = self._rtnetlink.change([encode_removal(vip.address, vip.prefix_length, index)])
+        if number in _GONE:
+            return []
+        return [
+            HostError(
+                f"static_ipaddress {vip} cannot be taken off {vip.interface}: {os.strerror(number)}",
+                remedy=f"ip address del {vip} dev {vip.interface}",
+            )
+        ]
+
+
+def _try(
+    problems: list[HostError],
+    change: Callable[[Iterable[Route], Iterable[Rule]], None],
+    routes: list[Route],
+    rules: list[Rule],
+) -> None:
+    if routes or rules:
+        try:
+            change(routes, rules)
+        except HostError as problem:
+            problems.append(problem)
+
+
+def _vip(address: StaticAddress) -> Vip:
+    return Vip(
+        address=ip_address(address.address),
+        prefix_length=address.prefix_length,
+        interface=address.interface,
+        label=address.label or None,
+        scope=address.scope or 0,
+        broadcast=IPv4Address(address.broadcast) if address.broadcast else None,
+        peer=ip_address(address.peer) if address.peer else None,
+        preferred_lifetime_s=address.preferred_lifetime_s,
+        flags=address.flags,
+    )
+
+
+def devices(addresses: Iterable[StaticAddress]) -> tuple[str, ...]:
+    """The interfaces that they name."""
+    return tuple(dict.fromkeys(each.interface for each in addresses))
