@@ -1,73 +1,43 @@
-"""AdvertPort: VRRP messages over raw sockets, IP protocol 112, with an IP header of our own making.
+"""AdvertPort: VRRP messages over raw sockets, with an IP header of our own making.
 
-Multicast: one socket per interface, bound to it and to 224.0.0.18. Unicast: one socket for all, bound to no interface,
-because routing decides by which of them the peer's packets come, and keepalived does the same.
+Multicast: one socket per interface, group and IP protocol, bound to them. An instance with a virtual MAC listens on its
+macvlan, which hears whatever its base hears, and besides what other directors send from that very MAC (macvlan hands a
+frame that seems to come from one of its own devices to no other, drivers/net/macvlan.c). Unicast: one socket per family
+(and VRF), bound to no interface, because routing decides by which of them the peer's packets come, and keepalived does
+the same. Version 2 over IPv4 has a second socket for protocol 51 always: a peer with another kind of authentication is
+to be seen and named, not just not heard.
 """
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
-import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
-from ipaddress import IPv4Address
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from haxlb.daemon.ports import ClockPort, Datagram
+from haxlb.daemon.ports import ClockPort, Datagram, Link
+from haxlb.daemon.speaker_frames import departure, own_address
+from haxlb.linux.advert_filter import SAMPLE, Signature
+from haxlb.linux.advert_socket import AdvertSocket, Place
+from haxlb.linux.ip_packets import ip_packet, packet_of, parse_ip_packet
 from haxlb.linux.log import Complaints
-from haxlb.model.errors import HostError, NotPermitted
-from haxlb.model.node import VrrpInstance
+from haxlb.model.addresses import IPAddress
+from haxlb.model.errors import HostError
+from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.vrrp.advert import MULTICAST_GROUP, PROTOCOL_NUMBER, group_of, is_unicast
+from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 
-VRRP_GROUP = IPv4Address("224.0.0.18")
-VRRP_PROTOCOL = 112
-TTL = 255
-TOS_INTERNETWORK_CONTROL = 0xC0
-BATCH = 1024
+__all__ = ["BATCH", "VRRP_GROUP", "AdvertSockets", "ip_packet", "parse_ip_packet"]
+
+VRRP_GROUP = MULTICAST_GROUP
+BATCH = 256
 """Datagrams taken from one socket per `receive`: a flood may not keep the speaker from its timers."""
-RECEIVE_BUFFER = 4 << 20
-
-_IP_HEADER = struct.Struct("!BBHHHBBH4s4s")
-_SO_RCVBUFFORCE = 33
-_IP_MULTICAST_ALL = 49
-_IP_PKTINFO = 8
-_PKTINFO = struct.Struct("=i4s4s")
-_LONGEST_DATAGRAM = 65535
-
-
-def ip_packet(source: IPv4Address, destination: IPv4Address, payload: bytes) -> bytes:
-    """The packet as IP_HDRINCL wants it; the kernel fills in identification and checksum (raw(7))."""
-    length = _IP_HEADER.size + len(payload)
-    header = _IP_HEADER.pack(
-        0x45, TOS_INTERNETWORK_CONTROL, length, 0, 0, TTL, VRRP_PROTOCOL, 0, source.packed, destination.packed
-    )
-    return header + payload
-
-
-def parse_ip_packet(packet: bytes, interface: str, at_us: int) -> Datagram | None:
-    """A received packet as a datagram, None where its IP header makes no sense."""
-    if len(packet) < _IP_HEADER.size:
-        return None
-    version_length, _, total, _, _, ttl, _, _, source, destination = _IP_HEADER.unpack_from(packet)
-    header = (version_length & 0xF) * 4
-    if header < _IP_HEADER.size or not header <= total <= len(packet):
-        return None
-    return Datagram(
-        interface=interface,
-        source=IPv4Address(source),
-        destination=IPv4Address(destination),
-        ttl=ttl,
-        payload=packet[header:total],
-        at_us=at_us,
-    )
-
-
-@dataclass(slots=True)
-class _Multicast:
-    """The socket of one interface."""
-
-    socket: socket.socket
-    index: int
-    vrids: frozenset[int]
+FLOOD_WINDOW_US = 100_000
+FLOOD_COUNT = 200
+"""Messages in one window beyond what the instances of a socket account for: a flood."""
+FLOOD_PAUSE_US = 10 * SECOND_US
+"""How long the kernel then judges fixed bytes, until it is tried without again."""
 
 
 class AdvertSockets:
@@ -76,160 +46,209 @@ class AdvertSockets:
     def __init__(self, clock: ClockPort, complaints: Complaints) -> None:
         self._clock = clock
         self._complaints = complaints
-        self._multicast: dict[str, _Multicast] = {}
-        self._unwanted: set[str] = set()
-        """Interfaces whose multicast sockets are open for a farewell only."""
-        self._unicast: socket.socket | None = None
-        self._unicast_interfaces: dict[IPv4Address, tuple[str, ...]] = {}
-        self._unicast_vrids: frozenset[int] = frozenset()
+        self._sockets: dict[Place, AdvertSocket] = {}
+        # With hundreds of interfaces, asking each socket would cost more than everything else that a wake does.
+        self._epoll = select.epoll()
+        self._by_fd: dict[int, AdvertSocket] = {}
+        self._unwanted: set[Place] = set()
+        """Sockets that are open for a farewell only."""
+        self._labels: dict[Place, dict[int, str]] = {}
+        """Of multicast: the interface of the instance that has this VRID."""
+        self._expected: dict[Place, int] = {}
+        """How many messages are no flood, per window."""
+        self._ways: dict[tuple[str, int, IPAddress | None], AdvertSocket] = {}
+        """By which socket to send: interface, family, and group or None."""
+        self._unicast_interfaces: dict[IPAddress, tuple[str, ...]] = {}
+        self._arrivals: dict[tuple[IPAddress, int], str] = {}
+        self._report_strangers = False
         self.strangers = 0
-        """Messages for VRIDs that no instance has: other routers' on the same segment."""
+        """Messages for VRIDs that no instance has: other routers' on the same segment. An estimate, see SAMPLE."""
         self.malformed = 0
-        """Packets whose IP header made no sense."""
+        """Packets whose IP or authentication header made no sense."""
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
         """All open sockets, for the loop to watch."""
-        unicast = (self._unicast,) if self._unicast else ()
-        return (*(each.socket for each in self._multicast.values()), *unicast)
+        return tuple(each.socket for each in self._sockets.values())
 
     def configure(
-        self, instances: Iterable[VrrpInstance], indices: dict[str, int], sources: dict[str, IPv4Address | None]
+        self,
+        instances: Iterable[VrrpInstance],
+        indices: Mapping[str, int],
+        links: Mapping[str, Link | None],
+        *,
+        strangers: bool = False,
     ) -> dict[tuple[str, int], HostError]:
         """Open what these instances need; call again when an interface comes or goes.
 
         What they no longer need stays open until `retire`: whoever leaves must still be able to say priority 0.
-        `indices` and `sources` hold the index and the own address of each interface that exists. Returns why an
-        instance is deaf, by its key: one that cannot hear its peer must not run, it would become MASTER.
+        `indices` and `links` hold the index and the state of each interface that exists. `strangers`
+        (log_unknown_vrids): messages for VRIDs of nobody are handed on, too. Returns why an instance is deaf, by its
+        key: one that cannot hear its peer must not run, it would become MASTER.
         """
         listed = tuple(instances)
-        multicast = [each for each in listed if not each.peers]
-        unicast = [each for each in listed if each.peers]
-        deaf = self._configure_multicast(multicast, indices)
-        deaf |= self._configure_unicast(unicast, sources)
+        self._report_strangers = strangers
+        users: dict[Place, list[VrrpInstance]] = {}
+        for instance in listed:
+            if is_unicast(instance) or _index(instance.interface, indices):
+                for place in _places(instance):
+                    users.setdefault(place, []).append(instance)
+        self._close_stale(indices)
+        self._unwanted = {place for place in self._sockets if place not in users}
+        deaf: dict[tuple[str, int], HostError] = {}
+        for place, here in users.items():
+            try:
+                self._serve(place, here, indices)
+            except HostError as problem:
+                deaf.update((each.key, problem) for each in here)
+        self._note_ways(listed)
+        self._note_addresses(listed, links)
         return deaf
 
     def retire(self) -> None:
         """Close what the instances of the last `configure` do not need."""
-        for interface in self._unwanted:
-            self._multicast.pop(interface).socket.close()
+        for place in self._unwanted:
+            self._close(place)
         self._unwanted = set()
-        if self._unicast and not self._unicast_vrids:
-            self._unicast.close()
-            self._unicast = None
 
     def send(self, datagram: Datagram) -> None:
         """Hand to the kernel at once; a failure is counted and logged, never raised."""
-        if datagram.destination.is_multicast:
-            entry = self._multicast.get(datagram.interface)
-            sender = entry.socket if entry else None
-        else:
-            sender = self._unicast
-        if sender is None:
+        destination = datagram.destination
+        group = destination if destination.is_multicast else None
+        way = self._ways.get((datagram.interface, destination.version, group))
+        if way is None:
             self._complain(datagram, "no such interface")
             return
-        packet = ip_packet(datagram.source, datagram.destination, datagram.payload)
         try:
-            sender.sendto(packet, (str(datagram.destination), 0))
+            if destination.version == 4:  # noqa: PLR2004 - the family
+                way.socket.sendto(packet_of(datagram), (str(destination), 0))
+            else:
+                scope = way.index
+                if not scope and destination.is_link_local:
+                    scope = socket.if_nametoindex(datagram.interface)
+                way.socket.sendto(packet_of(datagram), (str(destination), 0, 0, scope))
         except OSError as problem:
             self._complain(datagram, problem.strerror or str(problem))
 
     def receive(self) -> list[Datagram]:
         """All that has arrived, oldest first per socket; at most BATCH from each, the rest next time."""
         received: list[Datagram] = []
-        for interface, entry in self._multicast.items():
-            self._drain(entry.socket, interface, entry.vrids, received)
-        if self._unicast:
-            self._drain(self._unicast, None, self._unicast_vrids, received)
+        now = self._clock.now()
+        for fd, _ in self._epoll.poll(0):
+            self._drain(self._by_fd[fd], received, now)
         return received
 
     def close(self) -> None:
         """Close all sockets."""
-        for each in self.sockets:
-            each.close()
-        self._multicast.clear()
-        self._unicast = None
+        for place in list(self._sockets):
+            self._close(place)
+        self._epoll.close()
 
-    def _configure_multicast(
-        self, instances: list[VrrpInstance], indices: dict[str, int]
-    ) -> dict[tuple[str, int], HostError]:
-        wanted = {each.interface: indices[each.interface] for each in instances if each.interface in indices}
-        for interface, entry in list(self._multicast.items()):
+    def _close_stale(self, indices: Mapping[str, int]) -> None:
+        for place, opened in list(self._sockets.items()):
             # A socket stays bound to the index it was opened for: an interface made anew needs another one.
-            if indices.get(interface) not in (None, entry.index):
-                entry.socket.close()
-                del self._multicast[interface]
-        self._unwanted = {each for each in self._multicast if each not in wanted}
-        deaf: dict[tuple[str, int], HostError] = {}
-        for interface, index in wanted.items():
-            ours = [each for each in instances if each.interface == interface]
-            vrids = frozenset(each.vrid for each in ours)
-            if interface in self._multicast:
-                self._multicast[interface].vrids = vrids
-                continue
-            try:
-                self._multicast[interface] = _Multicast(_open_multicast(interface, index), index, vrids)
-            except HostError as problem:
-                deaf.update((each.key, problem) for each in ours)
-        return deaf
+            if place.device and _index(place.device, indices) not in (None, opened.index):
+                self._close(place)
 
-    def _configure_unicast(
-        self, instances: list[VrrpInstance], sources: dict[str, IPv4Address | None]
-    ) -> dict[tuple[str, int], HostError]:
-        self._unicast_vrids = frozenset(each.vrid for each in instances)
-        interfaces: dict[IPv4Address, tuple[str, ...]] = {}
+    def _close(self, place: Place) -> None:
+        opened = self._sockets.pop(place)
+        del self._by_fd[opened.socket.fileno()]
+        opened.close()
+        self._ways = {way: each for way, each in self._ways.items() if each is not opened}
+
+    def _serve(self, place: Place, users: list[VrrpInstance], indices: Mapping[str, int]) -> None:
+        index = 0
+        if place.device:
+            index = _index(place.device, indices) or 0
+            if not index:
+                raise HostError(
+                    f"cannot listen for VRRP on {place.device}: there is no such interface", remedy="create it"
+                )
+        opened = self._sockets.get(place)
+        if opened is None:
+            opened = self._sockets[place] = AdvertSocket(place, index)
+            self._by_fd[opened.socket.fileno()] = opened
+            self._epoll.register(opened.socket, select.EPOLLIN)
+        hearing = [each for each in users if _listens(each, place)]
+        opened.want({each.vrid: Signature.of(each) for each in hearing}, strangers=self._report_strangers)
+        self._labels[place] = {each.vrid: each.interface for each in hearing}
+        peers = sum(FLOOD_WINDOW_US / each.advert_interval_us * max(1, len(each.peers)) for each in hearing)
+        self._expected[place] = FLOOD_COUNT + 4 * int(peers)
+
+    def _note_ways(self, instances: tuple[VrrpInstance, ...]) -> None:
         for each in instances:
-            source = each.source or sources.get(each.interface)
-            if source:
+            group = None if is_unicast(each) else group_of(each)
+            device = each.vrf if group is None else departure(each)
+            opened = self._sockets.get(Place(family=each.family, protocol=PROTOCOL_NUMBER, device=device, group=group))
+            if opened is not None:
+                self._ways[departure(each), each.family, group] = opened
+
+    def _note_addresses(self, instances: tuple[VrrpInstance, ...], links: Mapping[str, Link | None]) -> None:
+        interfaces: dict[IPAddress, tuple[str, ...]] = {}
+        for each in instances:
+            source = each.source or own_address(each, links.get(each.interface))
+            if source and is_unicast(each):
                 interfaces[source] = (*interfaces.get(source, ()), each.interface)
         self._unicast_interfaces = interfaces
-        if instances and not self._unicast:
-            try:
-                self._unicast = _open_unicast()
-            except HostError as problem:
-                return {each.key: problem for each in instances}
-        return {}
+        self._arrivals.clear()
 
-    def _drain(
-        self, source: socket.socket, interface: str | None, vrids: frozenset[int], received: list[Datagram]
-    ) -> None:
+    def _drain(self, opened: AdvertSocket, received: list[Datagram], now: int) -> None:
+        place, wanted = opened.place, opened.wanted
+        labels = self._labels.get(place, {})
+        count = 0
         for _ in range(BATCH):
             try:
-                packet, ancillary, _, _ = source.recvmsg(_LONGEST_DATAGRAM, 64)
-            except (BlockingIOError, InterruptedError):
-                return
+                arrived = opened.receive(now)
             except OSError as problem:
                 # ENETDOWN once, when the interface goes down; the link's own event tells the speaker.
-                self._complaints.complain("advert_not_received", interface=interface, reason=problem.strerror)
-                return
-            datagram = parse_ip_packet(packet, interface or "", self._clock.now())
+                self._complaints.complain("advert_not_received", interface=place.device, reason=problem.strerror)
+                break
+            if arrived is None:
+                break
+            count += 1
+            datagram, index = arrived
             if datagram is None:
                 self.malformed += 1
                 continue
-            if interface is None:
-                datagram = self._with_interface(datagram, ancillary)
             # The second byte is the VRID (RFC 9568 section 5.1).
-            if len(datagram.payload) > 1 and datagram.payload[1] not in vrids:
-                self.strangers += 1
-            else:
-                received.append(datagram)
+            vrid = datagram.payload[1] if len(datagram.payload) > 1 else 0
+            if vrid not in wanted and len(datagram.payload) > 1:
+                self.strangers += 1 if self._report_strangers and opened.tight_until is None else SAMPLE
+                if not self._report_strangers:
+                    continue
+            interface = self._arrival(datagram, index) if place.group is None else labels.get(vrid, place.device)
+            received.append(datagram if datagram.interface == interface else replace(datagram, interface=interface))
+        self._watch_for_flood(opened, count, now)
 
-    def _with_interface(self, datagram: Datagram, ancillary: list[tuple[int, int, bytes]]) -> Datagram:
-        """A unicast datagram under the interface of the instance that it is for, whichever one it came in by."""
-        arrival = ""
-        for level, kind, data in ancillary:
-            if (level, kind) == (socket.IPPROTO_IP, _IP_PKTINFO):
-                with contextlib.suppress(OSError):
-                    arrival = socket.if_indextoname(_PKTINFO.unpack_from(data)[0])
-        candidates = self._unicast_interfaces.get(datagram.destination, ())
-        return Datagram(
-            interface=arrival if arrival in candidates or not candidates else candidates[0],
-            source=datagram.source,
-            destination=datagram.destination,
-            ttl=datagram.ttl,
-            payload=datagram.payload,
-            at_us=datagram.at_us,
-        )
+    def _watch_for_flood(self, opened: AdvertSocket, count: int, now: int) -> None:
+        if opened.tight_until is not None:
+            if now >= opened.tight_until:
+                opened.tighten(None)
+                opened.window_at, opened.window_count = now, 0
+            return
+        if now - opened.window_at > FLOOD_WINDOW_US:
+            opened.window_at, opened.window_count = now, 0
+        opened.window_count += count
+        if opened.window_count > self._expected.get(opened.place, FLOOD_COUNT):
+            opened.tighten(now + FLOOD_PAUSE_US)
+            self._complaints.complain(
+                "advert_flood",
+                interface=opened.place.device or "unicast",
+                detail=f"the kernel drops what cannot be good; of it one in {SAMPLE} is counted",
+            )
+
+    def _arrival(self, datagram: Datagram, index: int) -> str:
+        """The interface of the instance that a unicast message is for, whichever one it came in by."""
+        key = (datagram.destination, index)
+        known = self._arrivals.get(key)
+        if known is None:
+            arrival = ""
+            with contextlib.suppress(OSError):
+                arrival = socket.if_indextoname(index)
+            candidates = self._unicast_interfaces.get(datagram.destination, ())
+            known = arrival if arrival in candidates or not candidates else candidates[0]
+            self._arrivals[key] = known
+        return known
 
     def _complain(self, datagram: Datagram, reason: str) -> None:
         self._complaints.complain(
@@ -237,44 +256,32 @@ class AdvertSockets:
         )
 
 
-def _open_raw() -> socket.socket:
-    try:
-        opened = socket.socket(socket.AF_INET, socket.SOCK_RAW, VRRP_PROTOCOL)
-    except PermissionError as problem:
-        raise NotPermitted(
-            "may not speak VRRP: CAP_NET_RAW is missing",
-            remedy="run as root, or give the unit AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN",
-        ) from problem
-    opened.setblocking(False)
-    opened.setsockopt(socket.IPPROTO_IP, socket.IP_HDRINCL, 1)
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER)
-    except OSError:  # without CAP_NET_ADMIN: as much as net.core.rmem_max allows
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    return opened
+def _index(interface: str, indices: Mapping[str, int]) -> int | None:
+    """Of macvlans, too, which may not be among the interfaces that are known."""
+    index = indices.get(interface)
+    if index is None:
+        with contextlib.suppress(OSError):
+            index = socket.if_nametoindex(interface)
+    return index
 
 
-def _open_multicast(interface: str, index: int) -> socket.socket:
-    opened = _open_raw()
-    membership = struct.pack("=4s4si", VRRP_GROUP.packed, b"\0" * 4, index)
-    try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-        opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
-        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, membership)
-        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
-        opened.bind((str(VRRP_GROUP), 0))
-    except OSError as problem:
-        opened.close()
-        raise HostError(
-            f"cannot listen for VRRP on {interface}: {problem.strerror}",
-            remedy="the interface must exist and support multicast; else use unicast_peer",
-        ) from problem
-    return opened
+def _places(instance: VrrpInstance) -> Iterator[Place]:
+    """All sockets that an instance needs."""
+    protocols = [PROTOCOL_NUMBER]
+    if instance.version == 2 and instance.family == 4:  # noqa: PLR2004 - the version, the family
+        protocols.append(AH_PROTOCOL_NUMBER)
+    group = None if is_unicast(instance) else group_of(instance)
+    if group is None:
+        devices = [instance.vrf]
+    else:
+        mac = instance.virtual_mac
+        devices = list(dict.fromkeys((mac.interface if mac else instance.interface, departure(instance))))
+    for device in devices:
+        for protocol in protocols:
+            yield Place(family=instance.family, protocol=protocol, device=device, group=group)
 
 
-def _open_unicast() -> socket.socket:
-    opened = _open_raw()
-    # Else it would hear, and report twice, the multicast that other sockets of this host have joined (ip(7)).
-    opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
-    opened.setsockopt(socket.IPPROTO_IP, _IP_PKTINFO, 1)
-    return opened
+def _listens(instance: VrrpInstance, place: Place) -> bool:
+    """Whether an instance hears by a socket that it has: not by the base of its macvlan."""
+    mac = instance.virtual_mac
+    return place.group is None or place.device == (mac.interface if mac else instance.interface)

@@ -2,7 +2,7 @@
 
 Priority 0 first: the peer then waits only its skew time (RFC 9568 section 6.4.2). The addresses go next, all of them:
 the speaker may have died between putting one on and telling of it. Standard library only, and nothing to import,
-resolve or encode on the day.
+resolve or encode on the day, but for the authentication header, which has to have a number above the speaker's last.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.daemon.ports import Datagram, Link
-from haxlb.daemon.speaker_member import resignation
-from haxlb.linux.adverts import ip_packet
-from haxlb.linux.rtnetlink import IFA_LOCAL, NLM_F_ACK, NLM_F_DUMP, RTM_DELADDR, RTM_GETADDR, Rtnetlink, attribute
-from haxlb.model.addresses import Vip
+from haxlb.daemon.speaker_frames import resignation, sign
+from haxlb.linux.ip_packets import packet_of
+from haxlb.linux.present_addresses import present_addresses
+from haxlb.linux.rtnetlink import IFA_LOCAL, NLM_F_ACK, RTM_DELADDR, Rtnetlink
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
+from haxlb.vrrp.advert import Expected
+from haxlb.vrrp.authentication_header import Key, clock_sequence
 
 _IFADDRMSG = struct.Struct("=BBBBI")
 _NLMSG = struct.Struct("=IHHII")
 _NLM_F_REQUEST = 1
-_GONE = (errno.EADDRNOTAVAIL, errno.ENODEV)
+_GONE = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
+_SEQUENCE_LEAD = 16
+"""Above the clock's number: adverts out of turn may have taken the speaker this far ahead of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +40,10 @@ class _Will:
     """Of one instance."""
 
     name: str
+    interface: str
+    vrf: str
     farewells: tuple[Datagram, ...]
+    key: Key | None
 
 
 class Bequest:
@@ -48,21 +57,25 @@ class Bequest:
     def prepare(self, instances: Iterable[VrrpInstance]) -> None:
         """Build the datagrams; addresses of our interfaces are looked up now, our VIPs are none of them."""
         listed = tuple(instances)
-        self._vips = tuple(dict.fromkeys(vip for each in listed for vip in each.vips))
+        self._vips = tuple(dict.fromkeys(vip for each in listed for vip in (*each.vips, *each.excluded_vips)))
         ours = {vip.address for vip in self._vips}
-        wills = []
-        for each in listed:
-            address = self._own_address(each.interface, ours)
-            link = Link(interface=each.interface, up=True, mac="", address=address)
-            wills.append(_Will(name=each.name, farewells=tuple(resignation(each, link))))
-        self._wills = tuple(wills)
+        self._wills = tuple(
+            _Will(
+                name=each.name,
+                interface=each.interface,
+                vrf=each.vrf,
+                farewells=tuple(resignation(each, self._link(each.interface, ours))),
+                key=Expected.of(each).key,
+            )
+            for each in listed
+        )
 
     def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
         """Send priority 0 for the masters, take all VIPs off; what went wrong, one sentence each."""
         problems = []
         for will in self._wills:
             if will.name in masters:
-                problems += [problem for farewell in will.farewells if (problem := _send(farewell))]
+                problems += list(_send_all(will))
                 if not will.farewells:
                     problems.append(f"no priority 0 for {will.name}: its interface has no address")
         return (*problems, *self._remove_vips())
@@ -89,44 +102,66 @@ class Bequest:
             if number and number not in _GONE
         ]
 
-    def _own_address(self, interface: str, ours: set[IPv4Address]) -> IPv4Address | None:
-        """The first address of the interface that is not one of our VIPs: what the speaker sends from."""
+    def _link(self, interface: str, ours: set[IPAddress]) -> Link:
+        """The first addresses of the interface that are none of our VIPs: what the speaker sends from."""
+        address: IPv4Address | None = None
+        address6: IPv6Address | None = None
         try:
-            index = socket.if_nametoindex(interface)
-            body = _IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, index)
-            answers = self._rtnetlink.get(_request(RTM_GETADDR, NLM_F_DUMP, body))
+            present = list(present_addresses(self._rtnetlink, index=socket.if_nametoindex(interface)))
         except OSError:
-            return None
-        for answer in answers:
-            local = attribute(answer, _IFADDRMSG.size, IFA_LOCAL)
-            if _IFADDRMSG.unpack_from(answer, _NLMSG.size)[4] == index and local is not None:
-                address = IPv4Address(local)
-                if address not in ours:
-                    return address
-        return None
+            present = []
+        for each in present:
+            if each.address in ours:
+                continue
+            if isinstance(each.address, IPv4Address):
+                address = address or each.address
+            elif each.address.is_link_local:
+                address6 = address6 or each.address
+        return Link(interface=interface, up=True, mac="", address=address, address6=address6)
 
 
-def _send(farewell: Datagram) -> str:
-    """Empty when it went out."""
-    packet = ip_packet(farewell.source, farewell.destination, farewell.payload)
+def _send_all(will: _Will) -> Iterator[str]:
+    """Send the farewells; what went wrong."""
+    farewells: Iterable[Datagram] = will.farewells
+    if will.key is not None:
+        farewells = sign(farewells, will.key, clock_sequence(time.time_ns() // 1000) + _SEQUENCE_LEAD)
+    for each in farewells:
+        try:
+            _send(each, will)
+        except OSError as problem:
+            yield f"priority 0 to {each.destination} on {each.interface} not sent: {problem.strerror}"
+
+
+def _send(farewell: Datagram, will: _Will) -> None:
     try:
-        # IPPROTO_RAW: it sends, and never receives what would fill its buffer.
-        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as mouth:
-            if farewell.destination.is_multicast:
-                index = socket.if_nametoindex(farewell.interface)
-                mouth.setsockopt(
-                    socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4si", bytes(4), bytes(4), index)
-                )
-                mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
-            mouth.sendto(packet, (str(farewell.destination), 0))
-    except OSError as problem:
-        return f"priority 0 to {farewell.destination} on {farewell.interface} not sent: {problem.strerror}"
-    return ""
+        index = socket.if_nametoindex(farewell.interface)
+    except OSError:  # a macvlan that is gone: its base reaches the same peers
+        index = socket.if_nametoindex(will.interface)
+    family = socket.AF_INET if farewell.destination.version == 4 else socket.AF_INET6  # noqa: PLR2004 - the family
+    # IPPROTO_RAW: it sends, and never receives what would fill its buffer.
+    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as mouth:
+        if will.vrf and not farewell.destination.is_multicast:
+            mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, will.vrf.encode())
+        if family == socket.AF_INET6:
+            mouth.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
+            scoped = farewell.destination.is_multicast or farewell.destination.is_link_local
+            mouth.sendto(packet_of(farewell), (str(farewell.destination), 0, 0, index if scoped else 0))
+            return
+        if farewell.destination.is_multicast:
+            membership = struct.pack("=4s4si", bytes(4), bytes(4), index)
+            mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, membership)
+            mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+        mouth.sendto(packet_of(farewell), (str(farewell.destination), 0))
 
 
 def _removal(vip: Vip, index: int) -> bytes:
-    """IFA_LOCAL alone matches any prefix length and label (net/ipv4/devinet.c, inet_rtm_deladdr)."""
-    body = _IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, index) + struct.pack("=HH4s", 8, IFA_LOCAL, vip.address.packed)
+    """IFA_LOCAL alone matches any label, and of IPv4 any prefix length (net/ipv4/devinet.c, inet_rtm_deladdr).
+
+    IPv6 wants the prefix length, too (net/ipv6/addrconf.c, inet6_addr_del).
+    """
+    packed = vip.address.packed
+    family, length = (socket.AF_INET, 0) if vip.family == 4 else (socket.AF_INET6, vip.prefix_length)  # noqa: PLR2004
+    body = _IFADDRMSG.pack(family, length, 0, 0, index) + struct.pack("=HH", 4 + len(packed), IFA_LOCAL) + packed
     return _request(RTM_DELADDR, NLM_F_ACK, body)
 
 

@@ -77,8 +77,11 @@ class SpeakerProcess:
             links=self._links,
             notify=self,
             reports=self,
+            epoch_offset_us=time.time_ns() // 1000 - self._clock.now(),
         )
         self._instances: tuple[VrrpInstance, ...] = ()
+        self._strangers = False
+        """log_unknown_vrids."""
         self._last_scripts: dict[tuple[str, str], NotifyScripts] = {}
         self._told: dict[str, Link | None] = {}
         self._watched_sockets: set[int] = set()
@@ -98,6 +101,7 @@ class SpeakerProcess:
                 **{("INSTANCE", each.name): each.notify for each in message.instances},
                 **{("GROUP", each.name): each.notify for each in message.sync_groups},
             }
+            self._strangers = message.settings.log_unknown_vrids
             self._configure(message.instances, message.garp_frames)
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
@@ -141,8 +145,8 @@ class SpeakerProcess:
     def _apply(self) -> str:
         """Make sockets, addresses and the speaker follow the configuration and the interfaces there are."""
         names = self._links.watched
-        sources = {name: link.address if (link := self._links.known(name)) else None for name in names}
-        deaf = self._adverts.configure(self._instances, self._links.indices, sources)
+        links = {name: self._links.known(name) for name in names}
+        deaf = self._adverts.configure(self._instances, self._links.indices, links, strangers=self._strangers)
         self._addresses.prepare(vip for each in self._instances for vip in each.vips)
         self._speaker.configure(each for each in self._instances if each.key not in deaf)
         self._adverts.retire()
