@@ -1,0 +1,125 @@
+"""Virtual routes and rules on and off, and what to do when the kernel refuses.
+
+As with addresses (`VipKeeper`), a refusal never changes a role: an alarm says what is wrong, and it is tried again each
+second until it works. What two instances hold is taken off by the last one only.
+"""
+
+from __future__ import annotations
+
+from haxlb.daemon.ports import ReportPort, RoutePort
+from haxlb.model.errors import HostError
+from haxlb.model.facts import AlarmCleared, AlarmRaised
+from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.routes import Route, Rule
+
+_RETRY_US = SECOND_US
+
+Key = tuple[str, int]
+Entry = Route | Rule
+
+
+class RouteKeeper:
+    """Executes AddRoutes and RemoveRoutes for all instances of a node."""
+
+    def __init__(self, *, routes: RoutePort, reports: ReportPort) -> None:
+        self._port = routes
+        self._reports = reports
+        self._holders: dict[Entry, set[Key]] = {}
+        self._refused: dict[Entry, Key] = {}
+        """The kernel did not take them."""
+        self._left: dict[Entry, Key] = {}
+        """The kernel did not let them go."""
+        self._alarms: dict[Key, str] = {}
+        self.retry_at: int | None = None
+        """When `retry` wants to be called, monotonic µs."""
+
+    def claim(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> None:
+        """The instance holds these, or is about to: no other instance's removal takes them off."""
+        for entry in (*routes, *rules):
+            self._holders.setdefault(entry, set()).add(instance.key)
+
+    def add(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...], now: int) -> None:
+        """Put on; a refusal raises an alarm and is tried again."""
+        self.claim(instance, routes, rules)
+        for entry in (*routes, *rules):
+            self._left.pop(entry, None)
+        try:
+            self._port.add(routes, rules)
+        except HostError as problem:
+            self._refused.update(dict.fromkeys((*routes, *rules), instance.key))
+            self._failed(instance, "routes or rules cannot be put on", problem, now)
+        self._settle(now)
+
+    def remove(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...], now: int) -> None:
+        """Take off what no other instance of ours holds."""
+        for entry in (*routes, *rules):
+            self._refused.pop(entry, None)
+        free_routes = tuple(each for each in routes if self._release(each, instance.key))
+        free_rules = tuple(each for each in rules if self._release(each, instance.key))
+        if free_routes or free_rules:
+            try:
+                self._port.remove(free_routes, free_rules)
+            except HostError as problem:
+                self._left.update(dict.fromkeys((*free_routes, *free_rules), instance.key))
+                self._failed(instance, "routes or rules cannot be taken off", problem, now)
+        self._settle(now)
+
+    def retry(self, now: int) -> None:
+        """Try again what failed, if it is time."""
+        if self.retry_at is None or now < self.retry_at:
+            return
+        for entry in list(self._left):
+            if self._succeeds(entry, on=False):
+                del self._left[entry]
+        for entry in list(self._refused):
+            if self._succeeds(entry, on=True):
+                del self._refused[entry]
+        self.retry_at = now + _RETRY_US if self._refused or self._left else None
+        self._settle(now)
+
+    def stop(self) -> None:
+        """Nothing is tried again."""
+        self.retry_at = None
+
+    def _succeeds(self, entry: Entry, *, on: bool) -> bool:
+        change = self._port.add if on else self._port.remove
+        try:
+            change(*(((entry,), ()) if isinstance(entry, Route) else ((), (entry,))))
+        except HostError:
+            return False
+        return True
+
+    def _release(self, entry: Entry, key: Key) -> bool:
+        """Whether nobody holds it when this instance lets it go."""
+        holders = self._holders.get(entry)
+        if holders is None:
+            return True
+        holders.discard(key)
+        if holders:
+            return False
+        del self._holders[entry]
+        return True
+
+    def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
+        self.retry_at = now + _RETRY_US
+        if instance.key in self._alarms:
+            return
+        self._alarms[instance.key] = alarm = f"route/{instance.name}"
+        self._reports.report(
+            AlarmRaised(
+                key=alarm,
+                severity="critical",
+                summary=f"{instance.name}: {what}",
+                evidence=(str(problem),),
+                at_us=now,
+            )
+        )
+
+    def _settle(self, now: int) -> None:
+        """Clear the alarms of what works again."""
+        if not self._alarms:
+            return
+        troubled = {*self._refused.values(), *self._left.values()}
+        for key in [each for each in self._alarms if each not in troubled]:
+            fact = AlarmCleared(key=self._alarms.pop(key), reason="the kernel has the routes as wanted", at_us=now)
+            self._reports.report(fact)
