@@ -169,6 +169,7 @@ MAYBE_WORDS = Argument(kind=Kind.WORDS, optional=True)
 ADDRESS = Argument(kind=Kind.ADDRESS)
 ENDPOINT = Argument(kind=Kind.ENDPOINT)
 SCRIPT = Argument(kind=Kind.SCRIPT)
+MAYBE_SCRIPT = Argument(kind=Kind.SCRIPT, optional=True)
 NAME = Argument(kind=Kind.TEXT)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple
-
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import LINES, ROOT, Argument, Grammar, Keyword, Kind, Support
 from keepalived_compat.nearest import Hints
-from keepalived_compat.source import Sources, Span, Word
+from keepalived_compat.section import Entry, Section
+from keepalived_compat.source import Sources, Word
 from keepalived_compat.tree import Body, Statement
 from keepalived_compat.values import (
+    Script,
     Taken,
     Unusable,
     address,
@@ -22,98 +20,11 @@ from keepalived_compat.values import (
     microseconds,
     number,
     plain_value,
+    plausible_account,
     port,
 )
 from keepalived_compat.values_blocks import LINE_JUDGES, WEIGHT_LIMITS
 from keepalived_compat.values_tracking import read_weight
-
-
-class Entry(NamedTuple):
-    """A statement that is used: a named tuple, as a large file has a hundred thousand of them."""
-
-    keyword: Keyword
-    words: tuple[Word, ...]
-    value: Any = None
-    """By the kind of its argument: int, µs, bool, str, address, (address, port), argument vector; None without."""
-    section: Section | None = None
-    """What is in its block."""
-
-    @property
-    def span(self) -> Span:
-        """From the keyword to the last word of its line."""
-        first, last = self.words[0], self.words[-1]
-        if (first.file, first.line) != (last.file, last.line):
-            return first.span
-        return Span(first.file, first.line, first.column, last.end_column)
-
-    @property
-    def argument_span(self) -> Span:
-        """The first argument, or the keyword where there is none."""
-        return self.words[min(1, len(self.words) - 1)].span
-
-
-class Section:
-    """A block that is used."""
-
-    __slots__ = ("_last", "_refused", "_several", "block", "entries", "lines")
-
-    def __init__(self, block: str) -> None:
-        self.block = block
-        self.entries: list[Entry] = []
-        self.lines: Sequence[list[Word]] = ()
-        """Of a block without keywords: its lines."""
-        self._last: dict[str, Entry] = {}
-        self._several: dict[str, list[Entry]] | None = None
-        self._refused: set[str] | None = None
-
-    def add(self, entry: Entry) -> None:
-        """Take a statement into the section."""
-        self.entries.append(entry)
-        keyword = entry[0]
-        name = keyword.means or keyword.name
-        earlier = self._last.get(name)
-        self._last[name] = entry
-        if earlier is not None:
-            if self._several is None:
-                self._several = {}
-            self._several.setdefault(name, [earlier]).append(entry)
-
-    def refuse(self, name: str) -> None:
-        """Remember that a keyword stood there but could not be used."""
-        if self._refused is None:
-            self._refused = set()
-        self._refused.add(name)
-
-    @property
-    def refused(self) -> AbstractSet[str]:
-        """Keywords that stood there but could not be used: their absence has been complained of."""
-        return self._refused or frozenset()
-
-    @property
-    def names(self) -> Iterable[str]:
-        """Keywords that are there and used, in the order of their first use."""
-        return self._last
-
-    def all(self, name: str) -> tuple[Entry, ...]:
-        """Every use of a keyword, in file order."""
-        last = self._last.get(name)
-        if last is None:
-            return ()
-        several = self._several.get(name) if self._several is not None else None
-        return (last,) if several is None else tuple(several)
-
-    def entry(self, name: str) -> Entry | None:
-        """The use of a keyword that counts: the last one."""
-        return self._last.get(name)
-
-    def value(self, name: str, default: Any = None) -> Any:
-        """The value of a keyword that counts."""
-        found = self._last.get(name)
-        return default if found is None else found[2]
-
-    def has(self, name: str) -> bool:
-        """The keyword is there and used."""
-        return name in self._last
 
 
 class Judge:
@@ -139,6 +50,7 @@ class Judge:
             if keyword is not None and keyword.secret:
                 self._hide(statement)
             if keyword is None or words[0].quoted:
+                section.misunderstand(words[0][0])
                 self._complain_of_unknown(statement, block)
             elif not self._take(statement, keyword, section, read=read):
                 self._use(statement, keyword, section, read=read)
@@ -312,7 +224,7 @@ class Judge:
             self._complaints.warning("inexact-value", given[0], taken.caveat, taken.hint)
         return taken.value, port(given[1].text) if len(given) > 1 else None
 
-    def _script(self, given: list[Word], keyword: Keyword) -> tuple[str, ...]:
+    def _script(self, given: list[Word], keyword: Keyword) -> Script:
         """A command: one word, which is quoted when the command has arguments; then maybe user and group."""
         text, rest = given[0].text, given[1:]
         if text.startswith("'") and not given[0].quoted:
@@ -320,15 +232,27 @@ class Judge:
             end = raw.find("'", 1)
             text = raw[1:] if end < 0 else raw[1:end]
             rest = [each for each in given if end >= 0 and each.column > given[0].column + end]
-        if rest:
+        argv = command(text)
+        if rest and keyword.name in _WITHOUT_USER:
+            self._complaints.warning(
+                "surplus-words",
+                rest[0],
+                f"`{rest[0].text}` is not read: the command is the first word only, as in keepalived",
+                f'quote the whole command: {keyword.name} "{text} {rest[0].text}"',
+            )
+            return Script(argv=argv)
+        if rest and not plausible_account(rest[0].text):
             self._complaints.warning(
                 "script-user",
                 rest[0],
-                f"`{rest[0].text}` is read as the user that runs the command, which is not supported yet;"
-                " it runs as the daemon's user",
+                f"`{rest[0].text}` is read as the user that runs the command, as in keepalived",
                 f'if it is an argument, quote the whole command: {keyword.name} "{text} {rest[0].text}"',
             )
-        return command(text)
+        for word in rest[2:3]:
+            self._complaints.warning(
+                "surplus-words", word, f"`{word.text}` is not read: a command has a user and a group", _QUOTE
+            )
+        return Script(argv=argv, user=rest[0].text if rest else "", group=rest[1].text if len(rest) > 1 else "")
 
     def _complain_of_surplus(self, words: list[Word], keyword: Keyword, block: str) -> None:
         if not words:
@@ -400,6 +324,9 @@ def _flag_hint(word: Word, keyword: Keyword) -> str:
     return ""
 
 
+_WITHOUT_USER = ("script", "misc_path")
+"""Commands whose user stands in a line of its own."""
+_QUOTE = "quote the whole command if it has arguments"
 _SUPPORTED = Support.SUPPORTED
 """Python 3.11 takes longer to look a member up in its class than to compare it."""
 _SHOWN = 4

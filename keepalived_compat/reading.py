@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.judgement import Judge, Section
+from keepalived_compat.judgement import Judge
 from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.parser import Parser
 from keepalived_compat.preprocess import Preprocessor
+from keepalived_compat.section import Section
 from keepalived_compat.source import DiskReader, Reader, Sources, process_environment
 from keepalived_compat.tree import Body
 

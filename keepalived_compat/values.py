@@ -31,6 +31,16 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A command, and as whom it runs."""
+
+    argv: tuple[str, ...]
+    user: str = ""
+    """Empty = not named."""
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """A value, and (`caveat`) how it differs from what stands there."""
 
@@ -204,6 +214,16 @@ def command(text: str) -> tuple[str, ...]:
     if not words or not words[0]:
         raise Unusable("the command is empty")
     return words
+
+
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_.-]*\$?", re.ASCII)
+_STATES = ("master", "backup", "fault", "stop", "init", "up", "down")
+"""What stands after a command without quotes more often than a user does."""
+
+
+def plausible_account(text: str) -> bool:
+    """Whether a word looks like the name of a user or group, as useradd(8) would take it."""
+    return _ACCOUNT.fullmatch(text) is not None and text not in _STATES
 
 
 def _range(argument: Argument) -> str:

@@ -5,48 +5,60 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.judgement import Section
+from keepalived_compat.section import Section
 from keepalived_compat.source import Span
 
 _V3 = 3
+_INET = 4
 _LONGEST_PASS = 8
-"""Bytes of PASS data in an advert (RFC 2338 section 5.3.6)."""
+"""Bytes of PASS data in an advert (RFC 2338 section 5.3.6); keepalived cuts the key of AH likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
     """What adverts carry."""
 
-    usable: bool
+    usable: bool = True
     """False: the peer would refuse the adverts of an instance that has less than it is told to have."""
     password: str | None = None
+    header: bool = False
+    """The password is the key of an IPsec authentication header."""
 
 
-def read_authentication(section: Section, *, instance: str, version: int, complaints: Complaints) -> Authentication:
+def read_authentication(
+    section: Section, *, instance: str, version: int, family: int, strict: bool, complaints: Complaints
+) -> Authentication:
     """The authentication of the instance whose section this is."""
     if "auth_hmac" in section.refused:
         return Authentication(usable=False)
     entry = section.entry("authentication")
     block = entry.section if entry else None
     if entry is None or block is None:
-        return Authentication(usable=True)
+        return Authentication()
+    header = block.value("auth_type") == "AH"
+    why = ""
+    if strict:
+        complaints.warning(
+            "strict-conflict",
+            entry.span,
+            f"{instance}: under vrrp_strict there is no authentication; it is not used, as in keepalived",
+            "delete vrrp_strict or the authentication, on both directors",
+        )
+        return Authentication()
     if version == _V3:
+        why = "VRRPv3 has no authentication (RFC 9568 section 9)"
+    elif header and family != _INET:
+        why = "the authentication header is for IPv4 adverts only"
+    if why:
         complaints.warning(
             "unused-authentication",
             entry.span,
-            f"{instance}: VRRPv3 has no authentication (RFC 9568 section 9); it is not used, as in keepalived",
+            f"{instance}: {why}; it is not used, as in keepalived",
             "delete the block",
         )
-        return Authentication(usable=True)
-    if block.value("auth_type") == "AH":
-        complaints.error(
-            "not-supported-yet",
-            entry.span,
-            f"auth_type AH is not supported yet: {instance} is left out, as its peer would refuse its adverts",
-            "use PASS on both directors, or none: neither protects against a host on the same network",
-        )
-        return Authentication(usable=False)
-    return Authentication(usable=True, password=_password(block, instance, entry.span, complaints))
+        return Authentication()
+    password = _password(block, instance, entry.span, complaints)
+    return Authentication(password=password, header=header and password is not None)
 
 
 def _password(block: Section, instance: str, where: Span, complaints: Complaints) -> str | None:

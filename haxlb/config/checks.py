@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from haxlb.model.node import SECOND_US, Check, CheckKind, HttpUrl
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.judgement import Entry, Section
 from keepalived_compat.keywords.checkers import REGEX_OPTIONS
 from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.section import Entry, Section
 
 _INLINE = {"caseless": "i", "multiline": "m", "dotall": "s", "extended": "x"}
 """PCRE2 options that Python's `re` has as inline flags."""

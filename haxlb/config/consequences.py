@@ -346,7 +346,6 @@ def _planned(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
 
 _PLANNED = (
     "track_scripts",
-    "tracked",
     "sync_groups",
     "static_routes",
     "static_rules",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.servers import PlacedServer
-from haxlb.model.addresses import Endpoint, Vip
+from haxlb.config.vips import PlacedVip, owner_key
+from haxlb.model.addresses import Endpoint
 from keepalived_compat.diagnostics import Complaints, Severity
 from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.nearest import nearest
@@ -48,42 +49,45 @@ def usable_instances(found: Iterable[PlacedInstance], complaints: Complaints) ->
 
 def usable_vips(instances: Iterable[PlacedInstance], complaints: Complaints) -> list[PlacedInstance]:
     """The instances without addresses that an earlier one has: the one would take away what the other has put there."""
-    owners: dict[IPv4Address, tuple[str, Span]] = {}
+    owners: dict[object, tuple[str, Span]] = {}
     kept = []
     for each in instances:
-        name = each.instance.name
-        own = []
-        for vip, where in each.vips:
-            owner, first = owners.setdefault(vip.address, (name, where))
-            if owner == name:
-                own.append((vip, where))
-                continue
-            complaints.error(
-                "duplicate-vip",
-                where,
-                f"{vip.address} stands in {name} and in {owner}, and they would take it from each other:"
-                f" it is not used in {name}",
-                f"the first stands at {first}; delete one",
-            )
-        kept.append(_with_vips(each, tuple(own), complaints))
+        lists = [
+            tuple(pair for pair in pairs if _is_own(pair, each.instance.name, owners, complaints))
+            for pairs in (each.vips, each.excluded)
+        ]
+        kept.append(_with_vips(each, lists[0], lists[1], complaints))
     return kept
 
 
-def _with_vips(placed: PlacedInstance, vips: tuple[tuple[Vip, Span], ...], complaints: Complaints) -> PlacedInstance:
-    if vips == placed.vips:
-        return placed
-    kept = tuple(vip for vip, _ in vips)
-    with_options = (*kept, *placed.instance.excluded_vips)
-    instance = replace(
-        placed.instance,
-        vips=kept,
-        vip_options=tuple(each for each in placed.instance.vip_options if any(map(each.belong_to, with_options))),
+def _is_own(placed: PlacedVip, name: str, owners: dict[object, tuple[str, Span]], complaints: Complaints) -> bool:
+    vip, where = placed
+    owner, first = owners.setdefault(owner_key(vip), (name, where))
+    if owner == name:
+        return True
+    complaints.error(
+        "duplicate-vip",
+        where,
+        f"{vip.address} stands in {name} and in {owner}, and they would take it from each other:"
+        f" it is not used in {name}",
+        f"the first stands at {first}; delete one",
     )
-    if not vips and instance.version == _V3:
+    return False
+
+
+def _with_vips(
+    placed: PlacedInstance, vips: tuple[PlacedVip, ...], excluded: tuple[PlacedVip, ...], complaints: Complaints
+) -> PlacedInstance:
+    if (vips, excluded) == (placed.vips, placed.excluded):
+        return placed
+    instance = replace(
+        placed.instance, vips=tuple(vip for vip, _ in vips), excluded_vips=tuple(vip for vip, _ in excluded)
+    )
+    if not vips and placed.vips and instance.version == _V3:
         complaints.fatal(
             "no-vip", placed.name, f"{instance.name} has no virtual_ipaddress of its own left, and VRRPv3 needs one"
         )
-    return replace(placed, instance=instance, vips=vips)
+    return replace(placed, instance=instance, vips=vips, excluded=excluded)
 
 
 _V3 = 3
@@ -93,8 +97,10 @@ def check_interfaces(instances: Iterable[PlacedInstance], existing: frozenset[st
     """Every interface exists on this host."""
     for each in instances:
         places = {each.instance.interface: each.interface}
-        for vip, where in each.vips:
-            places.setdefault(vip.interface, where)
+        mac = each.instance.virtual_mac
+        for vip, where in (*each.vips, *each.excluded):
+            if mac is None or vip.interface != mac.interface:
+                places.setdefault(vip.interface, where)
         for interface, where in places.items():
             check_interface(interface, each.instance.name, where, existing=existing, complaints=complaints)
 
@@ -165,7 +171,9 @@ def check_ownership(
     """
     if not any(each.keyword.text == "vrrp_instance" for each in tree.statements):
         return
-    owned = {vip.address for each in instances for vip in each.instance.vips} | _written_addresses(tree)
+    owned = {
+        vip.address for each in instances for vip in (*each.instance.vips, *each.instance.excluded_vips)
+    } | _written_addresses(tree)
     seen: set[IPv4Address] = set()
     for each in servers:
         address = each.virtual_server.endpoint.address

@@ -120,9 +120,6 @@ _PLANNED = (
     "routes",
     "rules",
     "ttl_limits",
-    "vip_options",
-    "ipv6_vips",
-    "excluded_ipv6_vips",
 )
 """Not told apart one by one: nothing comes of them yet."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from haxlb.config.commands import Accounts, check_accounts
 from haxlb.config.crosscheck import (
     check_interfaces,
     check_links,
@@ -17,16 +18,23 @@ from haxlb.config.crosscheck import (
 )
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.defaults import read_defaults
+from haxlb.config.globals import Globals
+from haxlb.config.instance_mac import MacNames
 from haxlb.config.instances import InstanceReader, PlacedInstance
-from haxlb.config.planned import read_planned, read_server_groups, read_static_addresses, read_sync_groups
+from haxlb.config.notification import read_notification
+from haxlb.config.routes import routes_of, rules_of
+from haxlb.config.server_groups import read_server_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
+from haxlb.config.speaker_process import read_speaker
+from haxlb.config.sync_groups import read_sync_groups
 from haxlb.config.tracking import read_tracking
+from haxlb.config.vips import lines_of, read_static_addresses
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
 from keepalived_compat.diagnostics import Diagnostic, Severity
-from keepalived_compat.judgement import Entry, Section
 from keepalived_compat.reading import Reading, read
+from keepalived_compat.section import Section
 from keepalived_compat.source import Reader, Sources
 
 
@@ -54,6 +62,7 @@ def load(
     settings: Path | None,
     interfaces: frozenset[str] | None = None,
     networks: tuple[IPv4Network, ...] = (),
+    accounts: Accounts | None = None,
     node: str,
     config_id: str = "",
     reader: Reader | None = None,
@@ -62,6 +71,7 @@ def load(
 
     `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
     `networks` are those that this host is connected to; they count where it looks like the director itself.
+    `accounts` says whether a user and a group exist on this host; None = it is not looked at.
     `node` is the host's name: it names the director unless router_id does. `config_id` selects `@ID` lines; empty =
     the host's name does.
     """
@@ -74,6 +84,8 @@ def load(
         )
         config = replace(config, mqtt=given.mqtt, forwarding=given.forwarding)
     check_purpose(reading.tree, complaints, path)
+    if accounts is not None:
+        check_accounts(reading.root, accounts, complaints)
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )
@@ -119,49 +131,44 @@ def _node_config(
     reading: Reading, node: str, interfaces: frozenset[str] | None, networks: tuple[IPv4Network, ...]
 ) -> tuple[NodeConfig, list[PlacedInstance], list[PlacedServer]]:
     root, tree, complaints = reading.root, reading.tree, reading.complaints
-    defs = [each.section for each in root.all("global_defs") if each.section is not None]
-    defaults = read_defaults(root, complaints)
-    names = [str(each.value("router_id")) for each in defs if each.has("router_id")]
-    tracking = read_tracking(tree, complaints)
-    bodies = {each.keyword.span: each.body for each in tree.statements if each.keyword.text == "vrrp_instance"}
+    given = Globals(root)
+    defaults = read_defaults(root, given, complaints)
+    tracking = read_tracking(root, complaints)
+    macs = MacNames(defaults.vmac_prefix)
     found = [
-        InstanceReader(
-            each,
-            defaults,
-            complaints,
-            tracks=tracking.of(each.words[0].span),
-            planned=read_planned(bodies.get(each.words[0].span), "virtual", interface=_interface(each)),
-        ).read()
+        InstanceReader(each, defaults, complaints, tracks=tracking.of(each.words[0].span), macs=macs).read()
         for each in root.all("vrrp_instance")
     ]
     instances = usable_instances([each for each in found if each is not None], complaints)
     instances = usable_vips(instances, complaints)
+    groups = read_sync_groups(root, tracking, defaults, complaints)
     check_election(instances, tree, complaints)
     if interfaces is not None:
         check_interfaces(instances, interfaces, complaints)
-    read_servers = [VirtualServerReader(each, complaints).read() for each in root.all("virtual_server")]
+    read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
     check_ownership(servers, instances, tree, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
-    static = read_planned(tree, "static")
     config = NodeConfig(
-        node=names[-1] if names else node,
+        node=str(given.value("router_id", node)),
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
+        speaker=read_speaker(given, complaints),
+        notification=read_notification(given, complaints),
         track_scripts=tracking.scripts,
-        tracked=tracking.others,
-        sync_groups=read_sync_groups(tree, tracking, complaints),
-        static_routes=static.routes,
-        static_rules=static.rules,
-        static_addresses=read_static_addresses(tree),
-        virtual_server_groups=read_server_groups(tree),
+        track_files=tracking.files,
+        track_processes=tracking.processes,
+        bfd_sessions=tracking.sessions,
+        sync_groups=groups,
+        static_routes=routes_of(root, "static", complaints),
+        static_rules=rules_of(root, "static", complaints),
+        static_addresses=read_static_addresses(
+            lines_of(root, "static_ipaddress"), default_interface=defaults.default_interface, complaints=complaints
+        ),
+        virtual_server_groups=read_server_groups(tree, complaints),
     )
     return config, instances, servers
-
-
-def _interface(instance: Entry) -> str:
-    return str(instance.section.value("interface", "")) if instance.section is not None else ""
 
 
 def _is_director(

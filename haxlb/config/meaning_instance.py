@@ -9,13 +9,12 @@ from haxlb.config.crosscheck_election import highest_priority, lowest_priority
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.meaning_value import LATER, Origin, Value, counted, origin
 from haxlb.config.printer import in_seconds
-from haxlb.config.printer_addresses import option_words
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.advert import MULTICAST_GROUP
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.timers import master_down_interval, skew_time
-from keepalived_compat.judgement import Section
+from keepalived_compat.section import Section
 
 _HIGHEST_TTL = 255
 _GARP = ("master_repeat", "master_delay", "master_refresh", "master_refresh_repeat", "lower_prio_repeat")
@@ -92,7 +91,7 @@ def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
             yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {LATER}"
-    further = (*instance.excluded_vips, *instance.ipv6_vips, *instance.excluded_ipv6_vips)
+    further = instance.excluded_vips
     following = counted(
         (len(further), "further address", "further addresses"),
         (len(instance.routes), "route", "routes"),
@@ -100,8 +99,6 @@ def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
     )
     if following:
         yield f"{following} come and go with the MASTER {LATER}"
-    for options in instance.vip_options:
-        yield f"{options.address} is put on with `{option_words(options)}` {LATER}"
     for limits in instance.ttl_limits:
         lowest, highest = limits.lowest or 0, _HIGHEST_TTL if limits.highest is None else limits.highest
         yield f"adverts of {limits.peer} count with a TTL of {lowest} to {highest} only {LATER}"
@@ -148,7 +145,7 @@ def _track(instance: VrrpInstance, track: Track, script: TrackScript | None) -> 
     if script is not None:
         noticed = _noticed_us(script)
         what += (
-            f" ({' '.join(script.command)}, every {in_seconds(script.interval_us)} s{_in_a_row(script.fall)}:"
+            f" ({script.run}, every {in_seconds(script.interval_us)} s{_in_a_row(script.fall)}:"
             f" noticed after at most {in_seconds(noticed)} s)"
         )
     if track.kind is TrackKind.FILE and track.weight:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import IPv4Address
 
 from haxlb.config.meaning_value import Origin, Value, origin
 from haxlb.config.printer import in_seconds
 from haxlb.config.servers import PlacedServer
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import RISE, fall, fall_time_us, retry_pace_us
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US, Check, CheckKind, RealServer, Scheduler, VirtualServer
-from keepalived_compat.judgement import Section
+from keepalived_compat.section import Section
 
 _TIMING = ("delay_loop", "connect_timeout", "retry", "delay_before_retry")
 _KINDS = [each.value for each in CheckKind]
@@ -57,7 +57,7 @@ def _timing(check: Check, name: str) -> str:
     return f"{in_seconds(getattr(check, f'{name}_us'))} s"
 
 
-def server_sentences(placed: PlacedServer, owners: Mapping[IPv4Address, str]) -> Iterator[str]:
+def server_sentences(placed: PlacedServer, owners: Mapping[IPAddress, str]) -> Iterator[str]:
     """What it does, with figures. `owners` are the instances by address."""
     server = placed.virtual_server
     owner = owners.get(server.endpoint.address)

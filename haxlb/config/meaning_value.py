@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from keepalived_compat.judgement import Section
+from keepalived_compat.section import Section
 
 
 class Origin(Enum):

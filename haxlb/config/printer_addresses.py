@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Address
 
 from haxlb.config.printer_words import word
-from haxlb.model.addresses import StaticAddress, TtlLimits, Vip, VipOptions
+from haxlb.model.addresses import IPAddress, StaticAddress, TtlLimits, Vip
 from haxlb.model.groups import AddressRange, VirtualServerGroup
 from keepalived_compat.values_addresses import FOREVER, SCOPES
 
@@ -18,10 +17,10 @@ def static_address_line(address: StaticAddress) -> str:
     return " ".join(_static_address(address))
 
 
-def vip_line(vip: Vip, options: tuple[VipOptions, ...]) -> str:
-    """One line of `virtual_ipaddress`, with the address's own of the options."""
-    own = [each for each in options if each.belong_to(vip)]
-    bare = any(each.peer for each in own) and vip.prefix_length == vip.address.max_prefixlen
+def vip_line(vip: Vip) -> str:
+    """One line of `virtual_ipaddress`."""
+    # With a peer, a written prefix would be ignored.
+    bare = vip.peer is not None and vip.prefix_length == vip.address.max_prefixlen
     words = [str(vip.address) if bare else str(vip), "dev", word(vip.interface)]
     if vip.scope:
         words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
@@ -29,12 +28,12 @@ def vip_line(vip: Vip, options: tuple[VipOptions, ...]) -> str:
         words += ["brd", str(vip.broadcast)]
     if vip.label is not None:
         words += ["label", word(vip.label)]
-    return " ".join((*words, *map(option_words, own)))
+    return " ".join((*words, *_options(vip)))
 
 
-def option_words(options: StaticAddress | VipOptions) -> str:
+def option_words(address: StaticAddress | Vip) -> str:
     """The options that an address of either kind may have: `peer 192.0.2.7 no_track`."""
-    return " ".join(_options(options))
+    return " ".join(_options(address))
 
 
 def group_lines(group: VirtualServerGroup) -> Iterator[str]:
@@ -43,7 +42,7 @@ def group_lines(group: VirtualServerGroup) -> Iterator[str]:
     yield from map(str, group.marks)
 
 
-def peer_line(peer: IPv4Address, limits: tuple[TtlLimits, ...]) -> str:
+def peer_line(peer: IPAddress, limits: tuple[TtlLimits, ...]) -> str:
     """One line of `unicast_peer`, with the peer's own of the limits."""
     words = [str(peer)]
     for each in limits:
@@ -73,9 +72,9 @@ def _static_address(address: StaticAddress) -> Iterator[str]:
     yield from _options(address)
 
 
-def _options(options: StaticAddress | VipOptions) -> Iterator[str]:
+def _options(options: StaticAddress | Vip) -> Iterator[str]:
     if options.peer:
-        yield from ("peer", options.peer)
+        yield from ("peer", str(options.peer))
     lifetime = options.preferred_lifetime_s
     if lifetime is not None:
         yield from ("preferred_lft", "forever" if lifetime == FOREVER else str(lifetime))

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from haxlb.config.printer_words import word
+from haxlb.config.printer_words import block, word
 from haxlb.model.routes import NextHop, Route, Rule
+
+
+def routing_lines(prefix: str, routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> Iterator[str]:
+    """The blocks of routes and rules; `prefix` is virtual or static."""
+    if routes:
+        yield from block(f"{prefix}_routes", map(route_line, routes))
+    if rules:
+        yield from block(f"{prefix}_rules", map(rule_line, rules))
 
 
 def route_line(route: Route) -> str:

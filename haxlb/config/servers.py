@@ -8,14 +8,15 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from haxlb.config.checks import CheckedServer, read_checks, said
+from haxlb.config.commands import command_of
+from haxlb.config.defaults import Defaults
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.commands import Command
 from haxlb.model.node import RealServer, Scheduler, VirtualServer
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.judgement import Entry, Section
 from keepalived_compat.nearest import did_you_mean
+from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span
 from keepalived_compat.values import Unusable, endpoint_address, port
 
@@ -39,8 +40,9 @@ class PlacedServer:
 class VirtualServerReader:
     """Reads one `virtual_server` block."""
 
-    def __init__(self, entry: Entry, complaints: Complaints) -> None:
+    def __init__(self, entry: Entry, defaults: Defaults, complaints: Complaints) -> None:
         self._entry = entry
+        self._defaults = defaults
         self._section = entry.section if entry.section is not None else Section("virtual_server")
         self._complaints = complaints
         self._said = said(self._section)
@@ -83,8 +85,9 @@ class VirtualServerReader:
                 alpha=section.has("alpha"),
                 quorum=quorum,
                 hysteresis=hysteresis,
-                quorum_up=Command(argv=section.value("quorum_up", ())),
-                quorum_down=Command(argv=section.value("quorum_down", ())),
+                quorum_up=command_of(section, "quorum_up"),
+                quorum_down=command_of(section, "quorum_down"),
+                smtp_alert=section.value("smtp_alert", self._defaults.smtp_alert_checker),
                 sorry_server=sorry,
                 real_servers=servers,
             ),
@@ -369,8 +372,9 @@ class VirtualServerReader:
             weight=section.value("weight", self._section.value("weight", 1)),
             inhibit_on_failure=section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
             checks=checks,
-            notify_up=Command(argv=section.value("notify_up", ())),
-            notify_down=Command(argv=section.value("notify_down", ())),
+            notify_up=command_of(section, "notify_up"),
+            notify_down=command_of(section, "notify_down"),
+            smtp_alert=section.value("smtp_alert", self._defaults.smtp_alert_server),
         )
 
     def _sorry(self, service_port: int) -> RealServer | None:

@@ -1,20 +1,18 @@
-"""`vrrp_script` and its like, and the track blocks of instances, to values.
-
-They are read from the syntax tree: haxlb does not act on them yet, so the judge gives no sections of them.
-"""
+"""What is tracked, and by whom: definitions, and the track blocks of instances and groups, to values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
-from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
+from haxlb.config.track_things import Thing, read_thing
+from haxlb.config.vips import lines_of
+from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackKind, TrackProcess, TrackScript
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.grammar import Argument, integer, seconds
 from keepalived_compat.nearest import Hints
+from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span, Word
-from keepalived_compat.tree import Body, Statement
-from keepalived_compat.values import Unusable, command, microseconds, number
 from keepalived_compat.values_tracking import LIMITS, Weight, read_tracks, read_weight
 
 _DEFINING = {
@@ -25,16 +23,7 @@ _DEFINING = {
     "bfd_instance": TrackKind.BFD,
 }
 _BLOCKS = {kind: block for block, kind in reversed(_DEFINING.items())}
-_KINDS = {each.value: each for each in TrackKind}
-_NEEDED = {
-    TrackKind.SCRIPT: "script",
-    TrackKind.FILE: "file",
-    TrackKind.PROCESS: "process",
-    TrackKind.BFD: "neighbor_ip",
-}
-"""Without which a block means nothing."""
-_SECONDS = seconds(0.001)
-_COUNT = integer(1)
+_T = TypeVar("_T", TrackScript, TrackFile, TrackProcess, BfdSession)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +36,7 @@ class Definition:
     weight: Weight
     position: int
     """Its place among the statements of the top level."""
-    thing: TrackScript | Tracked | None
+    thing: Thing | None
     """None = it cannot be used, which has been said."""
 
 
@@ -64,23 +53,25 @@ class Tracking:
     """All that is tracked."""
 
     scripts: tuple[TrackScript, ...]
-    others: tuple[Tracked, ...]
-    by_instance: dict[Span, tuple[PlacedTrack, ...]]
-    """By the place of the keyword `vrrp_instance`."""
+    files: tuple[TrackFile, ...]
+    processes: tuple[TrackProcess, ...]
+    sessions: tuple[BfdSession, ...]
+    by_user: dict[Span, tuple[PlacedTrack, ...]]
+    """By the place of the keyword `vrrp_instance` or `vrrp_sync_group`."""
 
-    def of(self, instance: Span) -> tuple[PlacedTrack, ...]:
-        """What the instance whose block begins here tracks."""
-        return self.by_instance.get(instance, ())
+    def of(self, user: Span) -> tuple[PlacedTrack, ...]:
+        """What the instance or group whose block begins here tracks."""
+        return self.by_user.get(user, ())
 
 
-def read_tracking(tree: Body, complaints: Complaints) -> Tracking:
+def read_tracking(root: Section, complaints: Complaints) -> Tracking:
     """Everything that is defined and tracked; names that are not defined are complained of."""
-    return _TrackingReader(tree, complaints).read()
+    return _TrackingReader(root, complaints).read()
 
 
 class _TrackingReader:
-    def __init__(self, tree: Body, complaints: Complaints) -> None:
-        self._tree = tree
+    def __init__(self, root: Section, complaints: Complaints) -> None:
+        self._root = root
         self._complaints = complaints
         self._hints = Hints()
         self._definitions: dict[tuple[TrackKind, str], Definition] = {}
@@ -89,140 +80,81 @@ class _TrackingReader:
         """Kinds of which a name is tracked that is not defined: it may mean one that seems to be unused."""
 
     def read(self) -> Tracking:
-        users: list[tuple[int, Statement]] = []
-        for position, statement in enumerate(self._tree.statements):
-            word = statement.keyword.text
-            if word in _DEFINING and statement.arguments and statement.body is not None:
-                self._define(position, statement, _DEFINING[word])
-            elif word in ("vrrp_instance", "vrrp_sync_group"):
-                users.append((position, statement))
-        found = {each.keyword.span: tuple(sorted(self._tracks(position, each), key=_rank)) for position, each in users}
+        users: list[tuple[int, Entry]] = []
+        for position, entry in enumerate(self._root.entries):
+            name = entry.keyword.name
+            if name in _DEFINING:
+                self._define(position, entry, _DEFINING[name])
+            elif name in ("vrrp_instance", "vrrp_sync_group"):
+                users.append((position, entry))
+        found = {each.words[0].span: tuple(sorted(self._tracks(position, each), key=_rank)) for position, each in users}
         self._complain_of_unused()
-        things = [each.thing for each in self._definitions.values()]
         return Tracking(
-            scripts=tuple(each for each in things if isinstance(each, TrackScript)),
-            others=tuple(each for each in things if isinstance(each, Tracked)),
-            by_instance=found,
+            scripts=self._things(TrackScript),
+            files=self._things(TrackFile),
+            processes=self._things(TrackProcess),
+            sessions=self._things(BfdSession),
+            by_user=found,
         )
+
+    def _things(self, kind: type[_T]) -> tuple[_T, ...]:
+        return tuple(each.thing for each in self._definitions.values() if isinstance(each.thing, kind))
 
     # Definitions
 
-    def _define(self, position: int, statement: Statement, kind: TrackKind) -> None:
-        name = statement.arguments[0]
-        weight = self._weight(statement, kind)
-        first = self._definitions.get((kind, name.text))
+    def _define(self, position: int, entry: Entry, kind: TrackKind) -> None:
+        name = str(entry.value)
+        weight = self._weight(entry, kind)
+        first = self._definitions.get((kind, name))
         if first is not None:
             self._complaints.warning(
                 "duplicate-name",
-                name,
-                f"a second {statement.keyword.text} is called {name.text}; it is not used",
+                entry.argument_span,
+                f"a second {entry.keyword.name} is called {name}; it is not used",
                 f"the first stands at {first.head}",
             )
             return
-        self._definitions[kind, name.text] = Definition(
+        self._definitions[kind, name] = Definition(
             kind=kind,
-            name=name.text,
-            head=name.span,
+            name=name,
+            head=entry.argument_span,
             weight=weight,
             position=position,
-            thing=self._thing(statement, kind, name.text, weight),
+            thing=read_thing(entry, weight, self._complaints),
         )
 
-    def _weight(self, statement: Statement, kind: TrackKind) -> Weight:
-        found = _last(statement.body, "weight")
+    def _weight(self, entry: Entry, kind: TrackKind) -> Weight:
+        found = entry.section.entry("weight") if entry.section is not None else None
         weight = None
-        if found is not None and found.arguments:
+        if found is not None:
             weight = read_weight(
-                found.arguments, self._complaints, block=statement.keyword.text, limit=LIMITS[kind.value]
+                list(found.words[1:]), self._complaints, block=entry.keyword.name, limit=LIMITS[kind.value]
             )
         return weight or Weight(value=1 if kind is TrackKind.FILE else 0)
 
-    def _thing(self, statement: Statement, kind: TrackKind, name: str, weight: Weight) -> TrackScript | Tracked | None:
-        body, needed = statement.body, _NEEDED[kind]
-        if kind is TrackKind.SCRIPT:
-            target = self._command(body)
-        else:
-            found = _last(body, needed)
-            target = tuple(each.text for each in found.arguments) if found is not None else ()
-        if not target:
-            self._complaints.warning(
-                "missing-keyword",
-                statement.arguments[0],
-                f"{statement.keyword.text} {name} has no usable `{needed}`; it is not tracked, as in keepalived",
-                f"add `{needed} …`",
-            )
-            return None
-        if kind is TrackKind.SCRIPT:
-            return self._script(statement, name, target, weight)
-        if kind is not TrackKind.PROCESS:
-            target = target[:1]
-        return Tracked(kind=kind, name=name, target=target, weight=weight.value, reverse=weight.reverse)
-
-    def _script(self, statement: Statement, name: str, argv: tuple[str, ...], weight: Weight) -> TrackScript:
-        body = statement.body
-        interval = self._number(body, "interval", _SECONDS, 1_000_000)
-        timeout = self._number(body, "timeout", _SECONDS, interval)
-        if timeout > interval:
-            self._complaints.note(
-                "slow-script",
-                _place(body, "timeout", statement),
-                f"{name} may run longer than its interval: runs that are due meanwhile are skipped,"
-                " and a hanging script is noticed late",
-                "make the timeout at most the interval",
-            )
-        return TrackScript(
-            name=name,
-            command=argv,
-            interval_us=interval,
-            timeout_us=timeout,
-            weight=weight.value,
-            reverse=weight.reverse,
-            rise=self._number(body, "rise", _COUNT, 1),
-            fall=self._number(body, "fall", _COUNT, 1),
-            init_fail=_last(body, "init_fail") is not None,
-        )
-
-    def _command(self, body: Body | None) -> tuple[str, ...]:
-        found = _last(body, "script")
-        if found is None or not found.arguments:
-            return ()
-        quoted = found.arguments[0].quoted or not found.arguments[0].text.startswith("'")
-        text = found.arguments[0].text if quoted else " ".join(each.text for each in found.arguments)
-        try:
-            # In single quotes the whole command is one word for the shell.
-            return command(text if quoted else command(text)[0])
-        except Unusable as problem:
-            self._complaints.error("bad-value", found.arguments[0], f"script: {problem.message}")
-            return ()
-
-    def _number(self, body: Body | None, name: str, argument: Argument, default: int) -> int:
-        found = _last(body, name)
-        if found is None or not found.arguments:
-            return default
-        word = found.arguments[0]
-        try:
-            taken = (microseconds if argument is _SECONDS else number)(word.text, argument)
-        except Unusable as problem:
-            self._complaints.error("bad-value", word, f"{name}: {problem.message}; the default counts", problem.hint)
-            return default
-        if taken.caveat:
-            self._complaints.warning("inexact-value", word, taken.caveat, taken.hint)
-        return int(str(taken.value))
-
     # Uses
 
-    def _tracks(self, position: int, user: Statement) -> Iterator[PlacedTrack]:
-        for statement in user.body.statements if user.body is not None else ():
-            kind = _KINDS.get(statement.keyword.text)
-            if kind is None or statement.body is None:
-                continue
-            lines = [each.words for each in statement.body.statements]
-            for line in read_tracks(lines, self._complaints, block=kind.value):
-                own = self._defined(kind, line.word, position)
-                if own is None:
+    def _tracks(self, position: int, user: Entry) -> Iterator[PlacedTrack]:
+        section = user.section
+        if section is None:
+            return
+        own = section.value("interface")
+        for kind in TrackKind:
+            for line in read_tracks(lines_of(section, kind.value), self._complaints, block=kind.value):
+                if kind is TrackKind.INTERFACE and line.name == own:
+                    self._complaints.note(
+                        "useless-option",
+                        line.word,
+                        f"track_interface: {own} is the instance's own, whose loss is a fault anyway;"
+                        " the line is ignored, as in keepalived",
+                        "delete it",
+                    )
+                    continue
+                weight = self._defined(kind, line.word, position)
+                if weight is None:
                     continue
                 self._used.add((kind, line.name))
-                weight = line.weight or own
+                weight = line.weight or weight
                 track = Track(kind=kind, name=line.name, weight=weight.value, reverse=weight.reverse)
                 yield PlacedTrack(track=track, where=line.word.span)
 
@@ -251,12 +183,24 @@ class _TrackingReader:
         if found.thing is None:
             self._used.add((kind, word.text))
             return None
+        if isinstance(found.thing, BfdSession) and not found.thing.vrrp:
+            self._used.add((kind, word.text))
+            self._complaints.error(
+                "undefined-track",
+                word,
+                f"{kind.value}: {word.text} is for checkers only; it is not tracked, as in keepalived",
+                f"delete `checker` in bfd_instance {word.text}",
+            )
+            return None
         return found.weight
 
     def _complain_of_unused(self) -> None:
         for key, each in self._definitions.items():
-            if key not in self._used and each.kind not in self._misspelt:
-                self._complaints.note("unused-track", each.head, f"nothing tracks {each.name}: it changes nothing")
+            if key in self._used or each.kind in self._misspelt:
+                continue
+            if isinstance(each.thing, BfdSession) and not each.thing.vrrp:
+                continue
+            self._complaints.note("unused-track", each.head, f"nothing tracks {each.name}: it changes nothing")
 
 
 def _rank(placed: PlacedTrack) -> int:
@@ -265,14 +209,3 @@ def _rank(placed: PlacedTrack) -> int:
 
 
 _ORDER = list(TrackKind)
-
-
-def _last(body: Body | None, name: str) -> Statement | None:
-    spellings = (name, "neighbour_ip") if name == "neighbor_ip" else (name,)
-    statements = body.statements if body is not None else []
-    return next((each for each in reversed(statements) if each.keyword.text in spellings), None)
-
-
-def _place(body: Body | None, name: str, otherwise: Statement) -> Span:
-    found = _last(body, name) or otherwise
-    return found.words[min(1, len(found.words) - 1)].span

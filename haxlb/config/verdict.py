@@ -12,7 +12,7 @@ from enum import Enum
 from haxlb.config.load import Loaded
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.grammar import Kind
-from keepalived_compat.judgement import Section
+from keepalived_compat.section import Section
 
 
 class Verdict(Enum):
@@ -61,9 +61,7 @@ def verdict(loaded: Loaded, *, runnable: Callable[[tuple[str, ...]], bool], stri
         return Verdict.MISSING_ARGUMENT
     if any(_counts(each, strict_includes=strict_includes) for each in loaded.diagnostics):
         return Verdict.COMPLAINTS
-    tracked = () if loaded.config is None else loaded.config.track_scripts
-    commands = (*_commands(loaded.written), *(each.command for each in tracked))
-    if not _secured(loaded.written) and any(map(runnable, commands)):
+    if not _secured(loaded.written) and any(map(runnable, _commands(loaded.written))):
         return Verdict.SCRIPTS
     return Verdict.FINE
 
@@ -88,6 +86,6 @@ def _commands(section: Section) -> Iterator[tuple[str, ...]]:
     """Every command that the configuration runs."""
     for entry in section.entries:
         if entry.keyword.argument.kind is Kind.SCRIPT and entry.value:
-            yield entry.value
+            yield entry.value.argv
         if entry.section is not None:
             yield from _commands(entry.section)

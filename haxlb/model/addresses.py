@@ -66,9 +66,7 @@ class Vip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticAddress:
-    """One line of `static_ipaddress`, in the words of ip-address(8). Planned: haxlb does not put it on the host yet.
-
-    The IPv6 lines of an instance are of this form too; its interface stands for `default_interface` then.
+    """One line of `static_ipaddress`, in the words of ip-address(8): put on this host while haxlb runs.
 
     Addresses are text in canonical form, of either family; an empty text or None = not given.
     """
@@ -87,29 +85,6 @@ class StaticAddress:
     track_group: str = ""
     flags: tuple[str, ...] = ()
     """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track, use_vmac."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VipOptions:
-    """What else the line of a virtual address says. Planned: the address is put on without it.
-
-    Not part of `Vip`: a change of what is not acted on must not take an address off.
-    """
-
-    address: IPv4Address
-    interface: str
-    """Both as in the `Vip`."""
-    peer: str = ""
-    """Empty = none."""
-    preferred_lifetime_s: int | None = None
-    """2^32 - 1 = for ever, and so is None."""
-    track_group: str = ""
-    flags: tuple[str, ...] = ()
-    """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track, use_vmac."""
-
-    def belong_to(self, vip: Vip) -> bool:
-        """Whether they are this address's."""
-        return (self.address, self.interface) == (vip.address, vip.interface)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Address
 
-from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip, VipOptions
+from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.groups import SyncGroup, VirtualServerGroup
 from haxlb.model.notification import NotificationSettings, NotifyScripts
 from haxlb.model.routes import Route, Rule
-from haxlb.model.tracking import BfdSession, Track, Tracked, TrackFile, TrackProcess, TrackScript
+from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackProcess, TrackScript
 
 SECOND_US = 1_000_000
 
@@ -156,11 +156,6 @@ class VrrpInstance:
     virtual_mac: VirtualMac | None = None
     vrf: str = ""
     """Master device whose sockets it uses."""
-    vip_options: tuple[VipOptions, ...] = ()
-    """Of those of `vips` and `excluded_vips` that have some; moving into `Vip`."""
-    ipv6_vips: tuple[StaticAddress, ...] = ()
-    """Moving into `vips` and `excluded_vips`."""
-    excluded_ipv6_vips: tuple[StaticAddress, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -329,8 +324,6 @@ class NodeConfig:
     track_files: tuple[TrackFile, ...] = ()
     track_processes: tuple[TrackProcess, ...] = ()
     bfd_sessions: tuple[BfdSession, ...] = ()
-    tracked: tuple[Tracked, ...] = ()
-    """Moving into the three above."""
     sync_groups: tuple[SyncGroup, ...] = ()
     static_routes: tuple[Route, ...] = ()
     """Put on this host while haxlb runs."""

@@ -23,8 +23,8 @@ class TrackScript:
     """One `vrrp_script` block."""
 
     name: str
-    command: tuple[str, ...]
-    """Argument vector; exit code 0 = well."""
+    run: Command = NO_COMMAND
+    """Exit code 0 = well."""
     interval_us: int = 1_000_000
     timeout_us: int = 1_000_000
     """Default: the interval."""
@@ -34,8 +34,6 @@ class TrackScript:
     fall: int = 1
     init_fail: bool = False
     """Counts as failed until it has succeeded."""
-    run: Command = NO_COMMAND
-    """`command` with its user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,18 +106,6 @@ class TrackResult:
     """A file: its number. All others: 1 well, 0 not. None = not known yet."""
     counts: bool = True
     """False: it cannot be found out (a script that cannot be run), and neither adds to a priority nor is a fault."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tracked:
-    """One `track_file`, `vrrp_track_process` or `bfd_instance` block."""
-
-    kind: TrackKind
-    name: str
-    target: tuple[str, ...]
-    """The file, the process and its arguments, or the neighbour's address."""
-    weight: int = 0
-    reverse: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

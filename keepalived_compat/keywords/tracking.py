@@ -1,4 +1,4 @@
-"""What instances may track. None of it is done yet; the words are known so that misspelt ones are found."""
+"""What instances may track."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ POSITIVE = seconds(0.000001)
 SCHEDULERS = ("rr", "wrr", "lc", "wlc", "lblc", "sh", "mh", "dh", "fo", "ovf", "lblcr", "sed", "nq", "twos")
 _OFFERED = ("rr", "wrr", "sh", "mh")
 """Schedulers that the forwarder has; the others are known, and refused where they are used."""
-_NO_MAIL = "no mail is sent"
 _UNCHECKED = "this check is not made; without another one the server counts as up"
 
 
@@ -80,7 +79,7 @@ VIRTUAL_SERVER: Grammar = {
         not_yet("sorry_server_inhibit", FLAG, Severity.WARNING, "the sorry server is there only while it serves"),
         supported("sorry_server_lvs_method", WORDS),
         supported("real_server", ENDPOINT, body="real_server", many=True),
-        not_yet("smtp_alert", BOOL, Severity.NOTE, _NO_MAIL),
+        supported("smtp_alert", BOOL),
         ignored("snmp_name", TEXT, "there is no SNMP agent"),
         obsolete("nat_mask", "keepalived dropped it after 1.2.19"),
         obsolete("net_mask", "it never existed"),
@@ -102,7 +101,7 @@ VIRTUAL_SERVER: Grammar = {
         supported("warmup", seconds()),
         supported("connect_timeout", POSITIVE),
         supported("delay_loop", POSITIVE),
-        not_yet("smtp_alert", BOOL, Severity.NOTE, _NO_MAIL),
+        supported("smtp_alert", BOOL),
         supported("virtualhost", TEXT),
         ignored("snmp_name", TEXT, "there is no SNMP agent"),
         _check("TCP_CHECK"),

@@ -12,6 +12,7 @@ from haxlb.config import load
 from haxlb.config.consequences import Fate, consequences
 from haxlb.health.monitor import Configured, Monitor
 from haxlb.model.addresses import Vip
+from haxlb.model.commands import Command
 from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig, Role, Scheduler
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.inputs import AddVips, LinkChanged, Reconfigure, RemoveVips, SendAdvert, Start, TimerExpired
@@ -232,7 +233,9 @@ def test_it_is_what_a_master_does(config, changes):
 
 def test_what_is_tracked_changes_nothing_yet(config):
     track = Track(kind=TrackKind.SCRIPT, name="chk", weight=-20)
-    after = replace(with_instance(config, tracks=(track,)), track_scripts=(TrackScript(name="chk", command=("x",)),))
+    after = replace(
+        with_instance(config, tracks=(track,)), track_scripts=(TrackScript(name="chk", run=Command(argv=("x",))),)
+    )
     found = {each.name: each for each in consequences(config, after)}
     assert found["VI_1"].reason == "track chk weight -20 added"
     assert found["VI_1"].effects == ("it keeps its state",)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from haxlb.config import load
-from haxlb.model.tracking import Track, Tracked, TrackKind, TrackScript
+from haxlb.model.commands import Command
+from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackKind, TrackProcess, TrackScript
 from tests.config.conftest import CONF, OnlyThese
 
 ROOT = Path(__file__).parents[2]
@@ -289,7 +290,7 @@ def test_what_is_tracked_as_values(loading):
     assert config.track_scripts == (
         TrackScript(
             name="chk",
-            command=("/bin/check", "-x", "a b"),
+            run=Command(argv=("/bin/check", "-x", "a b")),
             interval_us=2_000_000,
             timeout_us=2_000_000,
             weight=-20,
@@ -297,13 +298,13 @@ def test_what_is_tracked_as_values(loading):
             rise=2,
             init_fail=True,
         ),
-        TrackScript(name="quoted", command=("/bin/a", "b")),
+        TrackScript(name="quoted", run=Command(argv=("/bin/a", "b"))),
     )
-    assert config.tracked == (
-        Tracked(kind=TrackKind.FILE, name="f", target=("/run/f",), weight=1),
-        Tracked(kind=TrackKind.PROCESS, name="p", target=("nginx", "-g"), weight=5, reverse=True),
-        Tracked(kind=TrackKind.BFD, name="b", target=("10.0.0.9",)),
+    assert config.track_files == (TrackFile(name="f", path="/run/f"),)
+    assert config.track_processes == (
+        TrackProcess(name="p", process="nginx", parameters=("-g",), match="exact", weight=5, reverse=True),
     )
+    assert config.bfd_sessions == (BfdSession(name="b", neighbor="10.0.0.9"),)
     assert config.instances[0].tracks == (
         Track(kind=TrackKind.INTERFACE, name="eth1", weight=10),
         Track(kind=TrackKind.SCRIPT, name="chk", weight=-20),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from haxlb.config import load
 from haxlb.config.printer import STARS, in_seconds, keepalived_conf
 from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import (
     SECOND_US,
@@ -106,9 +107,14 @@ def test_seconds(microseconds, text):
 word = st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="_.#!{}'\\ ;/-"), min_size=1)
 name = word.map(str.strip).filter(bool).filter(lambda each: each not in ("fwmark", "group"))
 argument = st.text(st.characters(codec="ascii", categories=["L", "N"], include_characters="_.#!{}'\\ ;/-"))
-script = st.one_of(
-    st.just(()), st.tuples(name, argument), st.lists(argument, min_size=1, max_size=4).map(tuple).filter(lambda a: a[0])
+account = st.sampled_from(["", "nobody", "web-1"])
+command = st.builds(
+    lambda argv, user, group: Command(argv=argv, user=user, group=group if user else ""),
+    st.lists(argument, min_size=1, max_size=4).map(tuple).filter(lambda a: a[0]),
+    account,
+    account,
 )
+script = st.just(NO_COMMAND) | command
 address = st.integers(0x01000001, 0xDFFFFFFE).map(IPv4Address)
 micro = st.integers(1, 4_294_000_000)
 

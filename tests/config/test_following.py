@@ -1,23 +1,20 @@
-"""What haxlb does not act on yet, as values that can be printed."""
+"""What follows the master, and what stands beside instances, as values that can be printed."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, ip_address
 
 import pytest
 
 from haxlb.cli.explain_config import explain
-from haxlb.config.consequences import Fate, consequences
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.addresses import StaticAddress, TtlLimits, VipOptions
+from haxlb.model.addresses import StaticAddress, TtlLimits, Vip
 from haxlb.model.groups import AddressRange, FirewallMark, SyncGroup, VirtualServerGroup
 from haxlb.model.node import NodeConfig
 from haxlb.model.routes import NextHop, Route, Rule
 from haxlb.model.tracking import Track, TrackKind
 from haxlb.model.wire import from_json, to_json
-from haxlb.vrrp.changes import vip_changes
 
 TEXT = """\
 global_defs {
@@ -78,9 +75,9 @@ vrrp_instance A {
         10.0.0.3 peer 10.0.0.4 preferred_lft forever use_vmac noprefixroute
         10.0.0.5/24 mngtmpaddr
         10.0.0.3 no_track
-        2001:db8::3/64 dev eth1 preferred_lft 0 -nodad
     }
     virtual_ipaddress_excluded {
+        2001:db8::3/64 dev eth1 preferred_lft 0 -nodad
         10.0.0.7/24 dev eth1 label x autojoin
         10.0.0.8/24 dev eth1
         2001:db8::1/64
@@ -181,8 +178,10 @@ def test_rules(config):
 
 def test_excluded_addresses(config):
     assert [(str(each), each.interface, each.label) for each in config.instances[0].excluded_vips] == [
+        ("2001:db8::3/64", "eth1", None),
         ("10.0.0.7/24", "eth1", "x"),
         ("10.0.0.8/24", "eth1", None),
+        ("2001:db8::1/64", "eth0", None),
     ]
 
 
@@ -249,37 +248,37 @@ def test_limits_of_peers(config):
 
 def test_options_of_virtual_addresses(config):
     a, b = config.instances
-    assert a.vip_options == (
-        VipOptions(
+    assert a.vips == (
+        Vip(
             address=IPv4Address("10.0.0.1"),
+            prefix_length=24,
             interface="eth0",
+            scope=253,
+            broadcast=IPv4Address("10.0.0.255"),
+            label="eth0:1",
             preferred_lifetime_s=0,
             track_group="VG",
             flags=("home", "-nodad", "no_track"),
         ),
-        VipOptions(
+        Vip(
             address=IPv4Address("10.0.0.3"),
+            prefix_length=32,
             interface="eth0",
-            peer="10.0.0.4",
+            peer=IPv4Address("10.0.0.4"),
             preferred_lifetime_s=2**32 - 1,
             flags=("noprefixroute", "use_vmac"),
         ),
-        VipOptions(address=IPv4Address("10.0.0.5"), interface="eth0", flags=("mngtmpaddr",)),
-        VipOptions(address=IPv4Address("10.0.0.7"), interface="eth1", flags=("autojoin",)),
+        Vip(address=IPv4Address("10.0.0.5"), prefix_length=24, interface="eth0", flags=("mngtmpaddr",)),
     )
-    # 10.0.0.5 is A's, so its options in B go with it.
+    assert a.excluded_vips[0] == Vip(
+        address=ip_address("2001:db8::3"),
+        prefix_length=64,
+        interface="eth1",
+        preferred_lifetime_s=0,
+        flags=("-nodad",),
+    )
+    # 10.0.0.5 is A's.
     assert [str(each) for each in b.vips] == ["10.0.0.2/24"]
-    assert b.vip_options == ()
-
-
-def test_ipv6_addresses_of_an_instance(config):
-    a = config.instances[0]
-    assert a.ipv6_vips == (
-        StaticAddress(
-            address="2001:db8::3", prefix_length=64, interface="eth1", preferred_lifetime_s=0, flags=("-nodad",)
-        ),
-    )
-    assert a.excluded_ipv6_vips == (StaticAddress(address="2001:db8::1", prefix_length=64, interface="eth0"),)
 
 
 def test_virtual_addresses_are_printed_with_their_options(config):
@@ -289,29 +288,6 @@ def test_virtual_addresses_are_printed_with_their_options(config):
     assert "10.0.0.3 dev eth0 peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac" in lines
     assert "10.0.0.7/24 dev eth1 label x autojoin" in lines
     assert "2001:db8::3/64 dev eth1 preferred_lft 0 -nodad" in lines
-
-
-def test_other_options_move_no_address(loading, config):
-    text = TEXT.replace("preferred_lft 0 track_group VG -nodad", "preferred_lft 9").replace("peer 10.0.0.4 ", "")
-    after = loading(text).config
-    old, new = config.instances[0], after.instances[0]
-    assert old.vip_options != new.vip_options
-    changes = vip_changes(old.vips, new.vips)
-    assert (changes.in_the_way, changes.added, changes.gone) == ((), (), ())
-    found = {each.name: each for each in consequences(config, after)}
-    assert found["A"].reason == "other vip_options"
-    assert found["A"].effects == ("it keeps its state",)
-
-
-def test_a_reload_with_others_changes_nothing(config):
-    a, b = config.instances
-    other = replace(config, instances=(replace(a, ttl_limits=()), b), static_addresses=(), virtual_server_groups=())
-    found = {each.name: each for each in consequences(config, other)}
-    assert found["A"].reason == "other ttl_limits"
-    assert found["A"].effects == ("it keeps its state",)
-    for name in ("static_addresses", "virtual_server_groups"):
-        assert found[name].fate is Fate.KEPT
-        assert found[name].effects == ("nothing: they are not supported yet",)
 
 
 def test_they_print_and_load_to_the_same(loading, config):

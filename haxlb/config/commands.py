@@ -1,0 +1,76 @@
+"""Commands of the operator to values, and whether those exist who are to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from haxlb.model.commands import NO_COMMAND, Command
+from haxlb.model.notification import NotifyScripts
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.grammar import Kind
+from keepalived_compat.section import Entry, Section
+from keepalived_compat.source import Word
+
+Accounts = Callable[[str, str], str]
+"""Says which of a user and a group (empty = not named) does not exist on this host; empty = nothing is wrong."""
+
+_FIFOS = ("notify_fifo", "vrrp_notify_fifo", "lvs_notify_fifo")
+
+
+def command_of(section: Section, name: str) -> Command:
+    """The command that a keyword of a section names."""
+    found = section.value(name)
+    return NO_COMMAND if found is None else Command(argv=found.argv, user=found.user, group=found.group)
+
+
+def user_and_group(entry: Entry | None, skip: int = 0) -> tuple[str, str]:
+    """`USER [GROUP]` after a keyword and `skip` more words; empty where it is not named."""
+    words = [each.text for each in entry.words[1 + skip : 3 + skip]] if entry is not None else []
+    return (words[0] if words else "", words[1] if len(words) > 1 else "")
+
+
+def notify_scripts(section: Section) -> NotifyScripts:
+    """The scripts of an instance or a sync group by state."""
+    return NotifyScripts(
+        master=command_of(section, "notify_master"),
+        backup=command_of(section, "notify_backup"),
+        fault=command_of(section, "notify_fault"),
+        stop=command_of(section, "notify_stop"),
+        deleted=command_of(section, "notify_deleted"),
+        tells_deleted=section.has("notify_deleted"),
+        master_rx_lower_pri=command_of(section, "notify_master_rx_lower_pri"),
+        any=command_of(section, "notify"),
+    )
+
+
+def check_accounts(root: Section, accounts: Accounts, complaints: Complaints) -> None:
+    """Every user and group that is named exists on this host."""
+    for words, what in _named_accounts(root):
+        wrong = accounts(words[0].text, words[1].text if len(words) > 1 else "")
+        if wrong:
+            complaints.error(
+                "unknown-account",
+                words[0],
+                f"{what}: {wrong}; it is not run, as with keepalived",
+                "`useradd --system --no-create-home NAME` makes one, or leave it to `script_user`",
+            )
+
+
+def _named_accounts(section: Section) -> Iterator[tuple[tuple[Word, ...], str]]:
+    for entry in section.entries:
+        keyword = entry.keyword
+        if entry.section is not None:
+            yield from _named_accounts(entry.section)
+        elif keyword.argument.kind is Kind.SCRIPT:
+            if entry.value is not None and entry.value.user:
+                yield _tail(entry, entry.value.user), keyword.name
+        elif keyword.name in ("user", "script_user"):
+            yield entry.words[1:3], keyword.name
+        elif keyword.name in _FIFOS and len(entry.words) > 2:  # noqa: PLR2004 - the keyword and the path
+            yield entry.words[2:4], keyword.name
+
+
+def _tail(entry: Entry, user: str) -> tuple[Word, ...]:
+    """The user and the group: a command in single quotes has any number of words before them."""
+    places = [place for place, word in enumerate(entry.words) if word.text == user]
+    return entry.words[places[0] : places[0] + 2] if places else entry.words[:1]

@@ -1,0 +1,111 @@
+"""The addresses of an instance: those that its adverts name, and those that only follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from haxlb.config.instance_wire import INET6, V3, Wire
+from haxlb.config.vips import PlacedVip, lines_of, owner_key, read_vips, unique_vips
+from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.nearest import nearest
+from keepalived_compat.section import Entry, Section
+
+MOST_VIPS = {(4, 2): 255, (4, 3): 255, (6, 2): 89, (6, 3): 89}
+"""By family and version: Count IPvX Addr is one byte (RFC 9568 section 5.2.5), and an Ethernet frame has room for
+(1500 - 14 - 40 - 8) / 16 addresses of IPv6, as keepalived counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceVips:
+    """Both lists."""
+
+    advertised: tuple[PlacedVip, ...]
+    excluded: tuple[PlacedVip, ...]
+
+
+def read_instance_vips(
+    block: Entry,
+    section: Section,
+    name: str,
+    wire: Wire,
+    complaints: Complaints,
+    *,
+    home: str,
+    base: str,
+    strict: bool,
+) -> InstanceVips:
+    """Those of a `vrrp_instance`; `home` is where they go unless told otherwise, `base` the interface of adverts."""
+    lines = lines_of(section, "virtual_ipaddress")
+    found = read_vips(lines, interface=home, complaints=complaints)
+    outside = read_vips(
+        lines_of(section, "virtual_ipaddress_excluded"),
+        interface=home,
+        complaints=complaints,
+        block="virtual_ipaddress_excluded",
+    )
+    if section.has("use_vmac_addr"):
+        found, outside = _with_macs(found, home, base), _with_macs(outside, home, base)
+    found = unique_vips([each for each in found if _fits(each, name, wire, complaints)], name, complaints)
+    most = MOST_VIPS[wire.family, wire.version]
+    if len(found) > most:
+        complaints.error(
+            "too-many-vips",
+            found[most][1],
+            f"{name} has {len(found)} addresses, an advert has room for {most}: from here on they follow the master"
+            " without being named in adverts, as in keepalived",
+            "put them into virtual_ipaddress_excluded, on both directors",
+        )
+        outside = found[most:] + outside
+        found = found[:most]
+    taken = {owner_key(vip) for vip, _ in found}
+    everything = unique_vips([*found, *outside], name, complaints)
+    excluded = [each for each in everything if owner_key(each[0]) not in taken]
+    # Of lines that cannot be used each was complained of; a misspelt block has been, too. In version 3 keepalived
+    # refuses the instance as well.
+    bare = not lines and not _misspelt(section)
+    fatal = wire.version == V3 or strict
+    if (bare and not excluded) or (fatal and not found and not _misspelt(section)):
+        complain = complaints.fatal if fatal else complaints.warning
+        complain(
+            "no-vip",
+            block.argument_span,
+            f"{name} has no virtual_ipaddress: a master without one serves nothing",
+            "add `virtual_ipaddress { ADDRESS/PREFIX }`",
+        )
+    if found and wire.family == INET6 and not wire.unicast and not found[0][0].address.is_link_local:
+        complaints.warning(
+            "link-local-first",
+            found[0][1],
+            f"{name}: the first address of an IPv6 instance has to be link-local (RFC 9568 section 5.2.9);"
+            " other implementations may refuse the adverts, keepalived takes them",
+            "put `fe80::…/64` first, on both directors",
+        )
+    return InstanceVips(advertised=tuple(found), excluded=tuple(excluded))
+
+
+def _fits(placed: PlacedVip, name: str, wire: Wire, complaints: Complaints) -> bool:
+    vip, where = placed
+    if vip.family == wire.family:
+        return True
+    complaints.error(
+        "mixed-family",
+        where,
+        f"{name} speaks IPv{wire.family}, as its first address says: {vip.address} is not used, as in keepalived",
+        "put it into virtual_ipaddress_excluded, which takes both families, or into an instance of its own",
+    )
+    return False
+
+
+def _with_macs(vips: Iterable[PlacedVip], home: str, base: str) -> list[PlacedVip]:
+    """`use_vmac_addr`: what goes to another interface gets a virtual MAC there."""
+    found = []
+    for vip, where in vips:
+        here = vip.interface in (home, base) or "use_vmac" in vip.flags
+        found.append((vip if here else replace(vip, flags=(*vip.flags, "use_vmac")), where))
+    return found
+
+
+def _misspelt(section: Section) -> bool:
+    """Whether something in the block may have been meant as virtual_ipaddress."""
+    return any(nearest(word, ("virtual_ipaddress",)) for word in section.unknown)
