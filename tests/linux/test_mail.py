@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
 from aiosmtpd import smtp as aiosmtp
+from aiosmtpd.controller import Controller
 
 from haxlb.daemon.notifications import Mail
 from haxlb.linux import mail as module
