@@ -35,24 +35,24 @@ class RouteKeeper:
 
     def claim(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> None:
         """The instance holds these, or is about to: no other instance's removal takes them off."""
-        for entry in (*routes, *rules):
+        for entry in _entries(routes, rules):
             self._holders.setdefault(entry, set()).add(instance.key)
 
     def add(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...], now: int) -> None:
         """Put on; a refusal raises an alarm and is tried again."""
         self.claim(instance, routes, rules)
-        for entry in (*routes, *rules):
+        for entry in _entries(routes, rules):
             self._left.pop(entry, None)
         try:
             self._port.add(routes, rules)
         except HostError as problem:
-            self._refused.update(dict.fromkeys((*routes, *rules), instance.key))
+            self._refused.update(dict.fromkeys(_entries(routes, rules), instance.key))
             self._failed(instance, "routes or rules cannot be put on", problem, now)
         self._settle(now)
 
     def remove(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...], now: int) -> None:
         """Take off what no other instance of ours holds."""
-        for entry in (*routes, *rules):
+        for entry in _entries(routes, rules):
             self._refused.pop(entry, None)
         free_routes = tuple(each for each in routes if self._release(each, instance.key))
         free_rules = tuple(each for each in rules if self._release(each, instance.key))
@@ -60,7 +60,7 @@ class RouteKeeper:
             try:
                 self._port.remove(free_routes, free_rules)
             except HostError as problem:
-                self._left.update(dict.fromkeys((*free_routes, *free_rules), instance.key))
+                self._left.update(dict.fromkeys(_entries(free_routes, free_rules), instance.key))
                 self._failed(instance, "routes or rules cannot be taken off", problem, now)
         self._settle(now)
 
@@ -123,3 +123,7 @@ class RouteKeeper:
         for key in [each for each in self._alarms if each not in troubled]:
             fact = AlarmCleared(key=self._alarms.pop(key), reason="the kernel has the routes as wanted", at_us=now)
             self._reports.report(fact)
+
+
+def _entries(routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> tuple[Entry, ...]:
+    return (*routes, *rules)

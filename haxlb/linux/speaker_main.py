@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable
-from ipaddress import IPv4Address
 
 from haxlb.daemon.messages import (
     AskStatus,
     ConfigureSpeaker,
-    GarpFrame,
     HandOver,
     Happened,
     LinkAltered,
@@ -30,10 +27,11 @@ from haxlb.daemon.notifications import commands_for
 from haxlb.daemon.ports import Link
 from haxlb.daemon.speaker import Speaker
 from haxlb.linux import child
-from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
+from haxlb.linux.addresses import RENEW_EVERY_S
 from haxlb.linux.adverts import AdvertSockets
 from haxlb.linux.announcer import Announcer
 from haxlb.linux.child import FLUSH_TIMEOUT_S
+from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.notify import ScriptRunner
@@ -41,7 +39,6 @@ from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_memory
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
-from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import VrrpInstance
 from haxlb.model.notification import NotifyDue, NotifyScripts
@@ -62,17 +59,20 @@ class SpeakerProcess:
         self._complaints = Complaints(pipe.log, self._clock)
         self._rtnetlink = Rtnetlink()
         self._links = Links(self._rtnetlink)
-        self._addresses = Addresses(self._rtnetlink, self._links.index)
+        self._network = HostNetwork(self._rtnetlink, self._links, pipe.log)
         self._adverts = AdvertSockets(self._clock, self._complaints)
         self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
         self._scripts = ScriptRunner(pipe.log)
         self._wake = TimerfdWake(self._on_wake)
-        self._monitor = LinkMonitor(self._links, self._rtnetlink, self._on_change, pipe.log)
+        self._monitor = LinkMonitor(
+            self._links, self._rtnetlink, self._on_change, pipe.log, self._network.addresses.holds
+        )
         self._speaker = Speaker(
             clock=self._clock,
             wake=self._wake,
             adverts=self._adverts,
-            addresses=self._addresses,
+            addresses=self._network.addresses,
+            routes=self._network.routing,
             announcer=self._announcer,
             links=self._links,
             notify=self,
@@ -88,7 +88,6 @@ class SpeakerProcess:
         self._status_due = False
         self._frozen = False
         self._renewed_at = 0
-        self._renewal_problem = ""
         self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 
     # -- orders of the supervisor
@@ -102,7 +101,7 @@ class SpeakerProcess:
                 **{("GROUP", each.name): each.notify for each in message.sync_groups},
             }
             self._strangers = message.settings.log_unknown_vrids
-            self._configure(message.instances, message.garp_frames)
+            self._configure(message)
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
             self._send_status()
@@ -119,6 +118,7 @@ class SpeakerProcess:
         self._renewal.cancel()
         self._speaker.stop(reason)
         self._send_status()
+        await self._network.close()
         await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
         self._monitor.close()
@@ -130,12 +130,15 @@ class SpeakerProcess:
         self._rtnetlink.close()
         self._pipe.close()
 
-    def _configure(self, instances: tuple[VrrpInstance, ...], frames: tuple[GarpFrame, ...]) -> None:
+    def _configure(self, message: ConfigureSpeaker) -> None:
+        lacking = self._network.begin(message)
         # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
-        self._links.watch(*_watched((*self._instances, *instances)))
-        self._instances = instances
-        self._announcer.take(frames)
-        problem = self._apply()
+        watched = self._network.watched(former=True)
+        self._links.watch(watched.interfaces, watched.vips)
+        self._instances = message.instances
+        self._announcer.take(message.garp_frames)
+        problem = "; ".join(each for each in (lacking, self._apply()) if each)
+        self._network.finish()
         if not self._frozen:
             freeze_collector()
             self._frozen = True
@@ -147,11 +150,12 @@ class SpeakerProcess:
         names = self._links.watched
         links = {name: self._links.known(name) for name in names}
         deaf = self._adverts.configure(self._instances, self._links.indices, links, strangers=self._strangers)
-        self._addresses.prepare(vip for each in self._instances for vip in each.vips)
+        self._network.prepare()
         self._speaker.configure(each for each in self._instances if each.key not in deaf)
         self._adverts.retire()
         self._watch_sockets()
-        self._links.narrow(*_watched(self._instances))
+        watched = self._network.watched()
+        self._links.narrow(watched.interfaces, watched.vips)
         self._tell_links()
         return "; ".join(dict.fromkeys(str(problem) for problem in deaf.values()))
 
@@ -211,6 +215,7 @@ class SpeakerProcess:
         link = self._links.link(interface)
         if self._links.index(interface) != index_before:
             self._pipe.log("warning", "interface_appeared" if link else "interface_vanished", interface=interface)
+            self._restore_virtual_macs()
         if link != self._told.get(interface):
             problem = self._apply()
             if problem:
@@ -227,18 +232,15 @@ class SpeakerProcess:
 
     def _renew_now(self) -> None:
         self._renewed_at = self._clock.now()
-        problem = ""
-        try:
-            self._addresses.renew()
-        except HostError as error:
-            problem = str(error)
-        # It is tried again every 0.7 s: the log wants to know of changes only.
-        if problem != self._renewal_problem:
-            self._renewal_problem = problem
-            if problem:
-                self._pipe.log("error", "vip_not_renewed", reason=problem)
-            else:
-                self._pipe.log("info", "vips_renewed_again")
+        self._network.renew()
+
+    def _restore_virtual_macs(self) -> None:
+        """They go with the interface below, and come back with it."""
+        problem = self._network.restore()
+        if problem:
+            self._pipe.log("error", "virtual_mac_missing", reason=problem)
+        for name in self._links.watched:
+            self._links.link(name)
 
     def _report_stale(self, interface: str, mac: str) -> None:
         self._pipe.send(LinkAltered(interface=interface, mac=mac))
@@ -247,13 +249,6 @@ class SpeakerProcess:
         if ticket == 0:
             self._status_due = False
         self._pipe.send(SpeakerStatus(ticket=ticket, instances=self._speaker.status(time.time_ns() // 1000)))
-
-
-def _watched(instances: Iterable[VrrpInstance]) -> tuple[list[str], list[IPv4Address]]:
-    """Interfaces and VIPs of these instances."""
-    listed = tuple(instances)
-    vips = [vip for each in listed for vip in each.vips]
-    return [*(each.interface for each in listed), *(vip.interface for vip in vips)], [vip.address for vip in vips]
 
 
 def _build(pipe: Pipe) -> SpeakerProcess:

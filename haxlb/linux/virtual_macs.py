@@ -123,6 +123,7 @@ class VirtualMacs:
             self._remove(mac.interface, present.index)
             present = None
         if present is None:
+            self._make_room(mac)
             self._change(instance, mac, _creation(mac, base.index))
             present = self._look(mac.interface)
             if present is None:
@@ -135,6 +136,14 @@ class VirtualMacs:
             own = ip_interface(mac.ipvlan_address)
             vip = Vip(address=own.ip, prefix_length=own.network.prefixlen, interface=mac.interface)
             self._change(instance, mac, encode_addition(vip, present.index, FOREVER, FOREVER, flags=NLM_F_REPLACE))
+
+    def _make_room(self, mac: VirtualMac) -> None:
+        """A reload that renames it: a second macvlan with the same MAC would not come up (macvlan_open)."""
+        for name in [each for each, other in self._made.items() if other.mac == mac.mac and not mac.ipvlan]:
+            former = self._look(name)
+            if former is not None:
+                self._remove(name, former.index)
+            del self._made[name]
 
     def _set(self, instance: VrrpInstance, mac: VirtualMac) -> None:
         """Before it comes up: no address of its own, answers for its own addresses only."""

@@ -1,0 +1,178 @@
+"""What the speaker has on this host besides sockets: addresses, routes, virtual MACs, settings, the firewall's table.
+
+`begin` makes what must be there before interfaces are looked at, `finish` does what may come after the speaker has got
+its instances: what it moves from one instance to another stays on, and what nobody wants any more goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from haxlb.daemon.messages import ConfigureSpeaker
+from haxlb.linux.addresses import Addresses
+from haxlb.linux.firewall import Firewall, refused_addresses
+from haxlb.linux.links import Links
+from haxlb.linux.log import Log
+from haxlb.linux.routes import devices_of
+from haxlb.linux.routing import Routing
+from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.static_entries import StaticEntries, devices
+from haxlb.linux.sysctls import Sysctls, promote_secondaries
+from haxlb.linux.virtual_macs import VirtualMacs
+from haxlb.model.addresses import IPAddress, Vip
+from haxlb.model.errors import HostError
+from haxlb.model.node import VrrpInstance
+from haxlb.model.routes import Route, Rule
+
+_DUPLICATES_EVERY = 14
+"""Renewals between two looks for duplicates: some ten seconds."""
+
+_EVENTS = {
+    "addresses": ("vip_not_renewed", "vips_renewed_again"),
+    "routes": ("route_not_renewed", "routes_renewed_again"),
+    "static": ("static_entry_missing", "static_entries_there_again"),
+    "virtual_macs": ("virtual_mac_not_removed", "virtual_macs_removed"),
+    "firewall": ("no_accept_not_in_force", "no_accept_in_force_again"),
+    "duplicates": ("vip_duplicate", "vip_duplicate_gone"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What `Links.watch` is to be told."""
+
+    interfaces: tuple[str, ...]
+    vips: tuple[IPAddress, ...]
+
+
+class HostNetwork:
+    """Everything of ours in the kernel's tables, but for the data plane."""
+
+    def __init__(self, rtnetlink: Rtnetlink, links: Links, log: Log) -> None:
+        self.addresses = Addresses(rtnetlink, links.index)
+        self.routing = Routing(rtnetlink, links.index)
+        self._virtual_macs = VirtualMacs(rtnetlink, Sysctls(log))
+        self._static = StaticEntries(rtnetlink, self.routing, links.index)
+        self._sysctls = Sysctls(log)
+        self._firewall = Firewall(lambda problem: self._note("firewall", str(problem or "")))
+        self._log = log
+        self._config = ConfigureSpeaker(instances=(), garp_frames=())
+        self._former: tuple[VrrpInstance, ...] = ()
+        self._problems: dict[str, str] = {}
+        self._renewals = 0
+
+    def begin(self, config: ConfigureSpeaker) -> str:
+        """Make virtual MACs; why an instance lacks its own, empty when all is well."""
+        self._former, self._config = self._config.instances, config
+        self.addresses.lifetime_s = config.settings.vip_lifetime_s
+        return self.restore()
+
+    def restore(self) -> str:
+        """Make again what has gone with an interface; what could not be, as in `begin`."""
+        problems = self._virtual_macs.ensure(self._config.instances)
+        self._sysctls.hold(
+            promote_secondaries(
+                each.interface for each in self._config.instances if each.promote_secondaries and not each.virtual_mac
+            )
+        )
+        return "; ".join(map(str, problems))
+
+    def watched(self, *, former: bool = False) -> Watched:
+        """Interfaces that are looked at, and addresses that are nobody's own; `former`: before the reload as well."""
+        instances = (*self._former, *self._config.instances) if former else self._config.instances
+        vips = _vips(instances)
+        names = [each.interface for each in instances]
+        names += [each.virtual_mac.interface for each in instances if each.virtual_mac is not None]
+        names += [vip.interface for vip in vips]
+        names += [name for route in (*_routes(instances), *self._config.static_routes) for name in devices_of(route)]
+        names += devices(self._config.static_addresses)
+        return Watched(interfaces=tuple(dict.fromkeys(names)), vips=tuple(dict.fromkeys(vip.address for vip in vips)))
+
+    def prepare(self) -> None:
+        """Encode what a take-over sends."""
+        instances = self._config.instances
+        self.addresses.prepare(_vips(instances))
+        self.routing.prepare(
+            (*self._config.static_routes, *_routes(instances)), (*self._config.static_rules, *_rules(instances))
+        )
+
+    def finish(self) -> None:
+        """Take off what is not wanted, put on what is static, let packets in or not."""
+        config = self._config
+        self._try("addresses", self._reconcile)
+        # Static rules were prepared, and got their preferences, in the order of the file.
+        problems = self._static.apply(config.static_addresses, config.static_routes, config.static_rules)
+        self._note("static", "; ".join(map(str, problems)))
+        self._try("virtual_macs", lambda: self._virtual_macs.retire(config.instances))
+        self._firewall.refuse(refused_addresses(config.instances))
+        self._former = ()
+
+    def renew(self) -> None:
+        """Extend lifetimes, and put back what somebody took off."""
+        self._try("addresses", self.addresses.renew)
+        self._try("routes", self.routing.renew)
+        self._note("static", "; ".join(map(str, self._static.renew())))
+        self._renewals += 1
+        if self._renewals % _DUPLICATES_EVERY == 0:
+            self._try("duplicates", self._look_for_duplicates)
+
+    async def close(self) -> None:
+        """Take off what the speaker does not: static entries, virtual MACs, settings, the firewall's table."""
+        self._note("static", "; ".join(map(str, self._static.close())))
+        self._try("virtual_macs", self._virtual_macs.close)
+        self._sysctls.release()
+        await self._firewall.close()
+
+    def _reconcile(self) -> None:
+        instances = self._config.instances
+        left_over = self.addresses.reconcile(_vips(instances))
+        if left_over:
+            names = ", ".join(f"{vip} on {vip.interface}" for vip in left_over)
+            self._log("warning", "vips_left_over", detail="taken off: no instance here is MASTER of them", vips=names)
+        static = self._config.static_routes, self._config.static_rules
+        self.routing.reconcile(
+            [each for each in _routes(instances) if each not in static[0]],
+            [each for each in _rules(instances) if each not in static[1]],
+        )
+
+    def _look_for_duplicates(self) -> None:
+        found = self.addresses.duplicates()
+        if found:
+            names = ", ".join(f"{vip} on {vip.interface}" for vip in found)
+            raise HostError(
+                f"another host has {names}: duplicate address detection failed",
+                remedy="find it (ip -6 neigh), or take `-nodad` away",
+            )
+
+    def _try(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except HostError as problem:
+            self._note(what, str(problem))
+        else:
+            self._note(what, "")
+
+    def _note(self, what: str, problem: str) -> None:
+        """It is tried again and again: the log wants to know of changes only."""
+        before = self._problems.get(what, "")
+        self._problems[what] = problem
+        if problem == before:
+            return
+        wrong, right = _EVENTS[what]
+        if problem:
+            self._log("error", wrong, reason=problem)
+        else:
+            self._log("info", right)
+
+
+def _vips(instances: Iterable[VrrpInstance]) -> list[Vip]:
+    return [vip for each in instances for vip in (*each.vips, *each.excluded_vips)]
+
+
+def _routes(instances: Iterable[VrrpInstance]) -> list[Route]:
+    return [route for each in instances for route in each.routes]
+
+
+def _rules(instances: Iterable[VrrpInstance]) -> list[Rule]:
+    return [rule for each in instances for rule in each.rules]
