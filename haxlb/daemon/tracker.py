@@ -60,7 +60,9 @@ class Tracker:
                 self._board.restore(key, each.value, detail="as last known", counts=each.counts)
         self._scripts.configure(orders.scripts, orders.script_settings)
         self._runs.configure(orders.scripts, now)
-        self._take_files(orders.files)
+        # keepalived makes them at its start only. What a tracker before this one has found must not be undone.
+        fresh = not present and not orders.known
+        self._take_files(orders.files, fresh=fresh)
         self._take_processes(orders.processes)
         self._reports.tracked(self._board.results())
         self._reports.ready(ConfigureTracker.__name__, "")
@@ -109,9 +111,11 @@ class Tracker:
         """Everything in the order of the configuration; `epoch_us` is the wall clock's now."""
         return self._board.status(epoch_us - self._clock.now())
 
-    def _take_files(self, files: tuple[TrackFile, ...]) -> None:
+    def _take_files(self, files: tuple[TrackFile, ...], *, fresh: bool) -> None:
         former, self._watched_files = self._watched_files, {each.name: each for each in files}
         for each in files:
+            if fresh:
+                self._files.create(each)
             if each.name in former and former[each.name].path != each.path:
                 self._board.restore((TrackKind.FILE, each.name), None)
 

@@ -37,6 +37,10 @@ class TrackScriptPort(Protocol):
 class TrackFilePort(Protocol):
     """Reads tracked files whenever they change; comes in through `on_file`."""
 
+    def create(self, file: TrackFile) -> None:
+        """Make it with its `init_value`, if it has one. A failure is logged by the adapter, never raised."""
+        ...
+
     def watch(self, files: Iterable[TrackFile]) -> None:
         """Watch exactly these. Every one is reported at once, from the loop."""
         ...

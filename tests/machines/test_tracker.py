@@ -103,6 +103,9 @@ class Files:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
+    def create(self, file: TrackFile) -> None:
+        self._stage.said.append(f"create {file.name}")
+
     def watch(self, files: Iterable[TrackFile]) -> None:
         self._stage.watched[0][:] = [each.name for each in files]
 
@@ -136,7 +139,7 @@ def test_the_answer_to_a_configuration_is_everything_that_is_known() -> None:
         processes=(TrackProcess(name="p", process="p"),),
         bfd_sessions=(BfdSession(name="b", neighbor="192.0.2.1"),),
     )
-    assert said == ["web=None", "db=0", "f=None", "p=None", "b=None", "ready ConfigureTracker"]
+    assert said == ["create f", "web=None", "db=0", "f=None", "p=None", "b=None", "ready ConfigureTracker"]
     assert len(stage.told) == 1
     assert stage.watched == (["f"], ["p"])
 
@@ -346,6 +349,16 @@ def test_files() -> None:
     assert stage.hear() == ["f=0", "f=-20"]
     assert stage.configure(files=(TrackFile(name="f", path="/f", weight=3),))[0] == "f=-20"
     assert stage.configure(files=(TrackFile(name="f", path="/g"),))[0] == "f=None"
+
+
+def test_files_are_made_at_the_start_only() -> None:
+    stage = Stage()
+    file = TrackFile(name="f", path="/f", init_value=1)
+    assert stage.configure(files=(file,))[0] == "create f"
+    assert "create g" not in stage.configure(files=(file, TrackFile(name="g", path="/g", init_value=1)))
+    # The tracker after one that has died.
+    known = (TrackResult(kind=FILE, name="f", value=3),)
+    assert Stage().configure(files=(file,), known=known) == ["f=3", "ready ConfigureTracker"]
 
 
 def test_processes_and_their_delays() -> None:
