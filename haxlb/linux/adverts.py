@@ -60,6 +60,8 @@ class AdvertSockets:
         """By which socket to send: interface, family, and group or None."""
         self._unicast_interfaces: dict[IPAddress, tuple[str, ...]] = {}
         self._arrivals: dict[tuple[IPAddress, int], str] = {}
+        self._tight: list[AdvertSocket] = []
+        """Sockets in a flood."""
         self._report_strangers = False
         self.strangers = 0
         """Messages for VRIDs that no instance has: other routers' on the same segment. An estimate, see SAMPLE."""
@@ -134,6 +136,8 @@ class AdvertSockets:
         """All that has arrived, oldest first per socket; at most BATCH from each, the rest next time."""
         received: list[Datagram] = []
         now = self._clock.now()
+        if self._tight:
+            self._loosen(now)
         for fd, _ in self._epoll.poll(0):
             self._drain(self._by_fd[fd], received, now)
         return received
@@ -153,6 +157,8 @@ class AdvertSockets:
     def _close(self, place: Place) -> None:
         opened = self._sockets.pop(place)
         del self._by_fd[opened.socket.fileno()]
+        if opened in self._tight:
+            self._tight.remove(opened)
         opened.close()
         self._ways = {way: each for way, each in self._ways.items() if each is not opened}
 
@@ -220,17 +226,23 @@ class AdvertSockets:
             received.append(datagram if datagram.interface == interface else replace(datagram, interface=interface))
         self._watch_for_flood(opened, count, now)
 
-    def _watch_for_flood(self, opened: AdvertSocket, count: int, now: int) -> None:
-        if opened.tight_until is not None:
-            if now >= opened.tight_until:
+    def _loosen(self, now: int) -> None:
+        """Try without the kernel's judgement: if the flood goes on, it will be noticed anew within milliseconds."""
+        for opened in list(self._tight):
+            if opened.tight_until is not None and now >= opened.tight_until:
+                self._tight.remove(opened)
                 opened.tighten(None)
                 opened.window_at, opened.window_count = now, 0
+
+    def _watch_for_flood(self, opened: AdvertSocket, count: int, now: int) -> None:
+        if opened.tight_until is not None:
             return
         if now - opened.window_at > FLOOD_WINDOW_US:
             opened.window_at, opened.window_count = now, 0
         opened.window_count += count
         if opened.window_count > self._expected.get(opened.place, FLOOD_COUNT):
             opened.tighten(now + FLOOD_PAUSE_US)
+            self._tight.append(opened)
             self._complaints.complain(
                 "advert_flood",
                 interface=opened.place.device or "unicast",

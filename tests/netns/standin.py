@@ -149,6 +149,9 @@ class Ear:
         self._thread.join()
         self._socket.close()
 
+    def frames(self, since_ns: int = 0) -> list[Heard]:
+        return [each for each in list(self._frames) if each.at_ns >= since_ns]
+
     def adverts(self, since_ns: int = 0) -> list[Heard]:
         return [each for each in list(self._frames) if each.is_advert and each.at_ns >= since_ns]
 

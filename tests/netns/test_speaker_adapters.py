@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -13,10 +12,7 @@ import pytest
 from lab import Host, Lab
 
 from haxlb.daemon.messages import GarpFrame
-from haxlb.daemon.ports import Datagram
-from haxlb.linux import adverts as adverts_module
 from haxlb.linux.addresses import Addresses
-from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
 from haxlb.linux.announcer import Announcer, garp_request
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
@@ -24,15 +20,11 @@ from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.timerfd import MonotonicClock
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
 from tests.netns.standin import Ear, addresses, eventually, inside, vip
 
 pytestmark = pytest.mark.netns
 
-GROUP = IPv4Address("224.0.0.18")
-ONE, TWO = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
-MULTICAST = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(vip("10.9.0.100"),))
-UNICAST = replace(MULTICAST, vrid=52, source=TWO, peers=(ONE,))
+ONE = IPv4Address("10.9.0.1")
 
 
 class Lines:
@@ -73,144 +65,6 @@ def netlink(one: Host) -> Iterator[Rtnetlink]:
     one.run("ip", "address", "flush", "dev", "lo")
     one.run("ip", "address", "flush", "dev", "eth0")
     one.run("ip", "address", "add", "10.9.0.1/24", "dev", "eth0")
-
-
-class Sockets:
-    """AdvertSockets inside a host."""
-
-    def __init__(self, host: Host, *instances: VrrpInstance) -> None:
-        self.log = Lines()
-        self.complaints = Complaints(self.log, MonotonicClock())
-        self.adverts = AdvertSockets(MonotonicClock(), self.complaints)
-        self.host = host
-        with inside(host.namespace):
-            index = socket.if_nametoindex("eth0")
-            assert self.adverts.configure(instances, {"eth0": index}, {"eth0": host.address and host.address.ip}) == {}
-
-    def __enter__(self) -> AdvertSockets:
-        return self.adverts
-
-    def __exit__(self, *_: object) -> None:
-        self.adverts.close()
-
-
-def datagram(source: IPv4Address, destination: IPv4Address, payload: bytes) -> Datagram:
-    return Datagram(interface="eth0", source=source, destination=destination, ttl=255, payload=payload, at_us=0)
-
-
-def payload(vrid: int, fill: bytes = b"x" * 18) -> bytes:
-    return bytes([0x21, vrid]) + fill
-
-
-def received(adverts: AdvertSockets, count: int) -> list[Datagram]:
-    taken: list[Datagram] = []
-    eventually(lambda: len(taken.__iadd__(adverts.receive())) >= count, f"{count} datagrams", 3)
-    return taken
-
-
-def test_multicast_arrives_with_what_its_ip_header_said(one: Host, two: Host) -> None:
-    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
-        for n in range(3):
-            sender.send(datagram(ONE, GROUP, payload(51, bytes([n]))))
-        taken = received(receiver, 3)
-        assert [each.payload for each in taken] == [payload(51, bytes([n])) for n in range(3)]
-        assert {(each.interface, each.source, each.destination, each.ttl) for each in taken} == {
-            ("eth0", ONE, GROUP, 255)
-        }
-        assert sender.receive() == [], "own adverts are not looped back"
-
-
-def test_the_source_address_is_honoured_also_when_it_is_not_on_the_host(one: Host, two: Host) -> None:
-    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
-        sender.send(datagram(IPv4Address("10.9.0.77"), GROUP, payload(51)))
-        assert received(receiver, 1)[0].source == IPv4Address("10.9.0.77")
-
-
-def test_unicast_and_multicast_side_by_side_are_heard_once_each(one: Host, two: Host) -> None:
-    mixed = replace(UNICAST, source=ONE, peers=(TWO,))
-    with Sockets(one, MULTICAST, mixed) as sender, Sockets(two, MULTICAST, UNICAST) as receiver:
-        sender.send(datagram(ONE, TWO, payload(52)))
-        sender.send(datagram(ONE, GROUP, payload(51)))
-        sender.send(datagram(ONE, GROUP, payload(51, b"end")))
-        sender.send(datagram(ONE, TWO, payload(52, b"end")))
-        taken = received(receiver, 4)
-        assert sorted((str(each.destination), each.payload) for each in taken) == [
-            ("10.9.0.2", payload(52, b"end")),
-            ("10.9.0.2", payload(52)),
-            ("224.0.0.18", payload(51, b"end")),
-            ("224.0.0.18", payload(51)),
-        ]
-
-
-def test_unicast_that_comes_in_by_another_interface_is_the_instances(lab: Lab) -> None:
-    router, far = lab.host("rt", "10.9.0.3/24"), lab.host("far", "10.9.0.4/24")
-    # The peer reaches 10.8.0.1, which is on lo here, by eth0.
-    router.run("ip", "address", "add", "10.8.0.1/32", "dev", "lo")
-    far.run("ip", "route", "add", "10.8.0.1/32", "via", "10.9.0.3")
-    here = replace(UNICAST, interface="lo", source=IPv4Address("10.8.0.1"), peers=(IPv4Address("10.9.0.4"),))
-    there = replace(UNICAST, source=IPv4Address("10.9.0.4"), peers=(IPv4Address("10.8.0.1"),))
-    with Sockets(router, here) as receiver, Sockets(far, there) as sender:
-        sender.send(datagram(IPv4Address("10.9.0.4"), IPv4Address("10.8.0.1"), payload(52)))
-        assert received(receiver, 1)[0].interface == "lo"
-
-
-def test_a_flood_of_strangers_costs_no_memory_and_hides_nothing(one: Host, two: Host) -> None:
-    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
-        for _ in range(adverts_module.BATCH + 200):
-            sender.send(datagram(ONE, GROUP, payload(99)))
-        sender.send(datagram(ONE, GROUP, payload(51)))
-        first = eventually(lambda: (receiver.receive(), receiver.strangers)[1], "strangers", 3)
-        assert first <= adverts_module.BATCH
-        assert [each.payload for each in received(receiver, 1)] == [payload(51)]
-        assert receiver.strangers == adverts_module.BATCH + 200
-
-
-def test_one_call_takes_a_bounded_batch(one: Host, two: Host) -> None:
-    with Sockets(one, MULTICAST) as sender, Sockets(two, MULTICAST) as receiver:
-        for _ in range(adverts_module.BATCH + 10):
-            sender.send(datagram(ONE, GROUP, payload(51)))
-        assert len(receiver.receive()) == adverts_module.BATCH
-        assert len(receiver.receive()) == 10
-
-
-def test_a_failing_send_is_counted_and_logged_once_a_second(one: Host) -> None:
-    sockets = Sockets(one, MULTICAST, replace(UNICAST, source=ONE, peers=(TWO,)))
-    with sockets as sender:
-        for _ in range(50):
-            sender.send(datagram(ONE, IPv4Address("203.0.113.1"), payload(52)))  # no route
-        sender.send(replace(datagram(ONE, GROUP, payload(51)), interface="absent"))
-        assert sockets.complaints.counts == {"advert_not_sent": 51}
-        assert [event for event, _ in sockets.log.lines] == ["advert_not_sent"]
-        assert sockets.log.lines[0][1]["reason"] == "Network is unreachable"
-
-
-@pytest.mark.parametrize(
-    "packet",
-    [b"", b"E" * 19, ip_packet(ONE, TWO, b"abc")[:-1], b"\x41" + ip_packet(ONE, TWO, b"abc")[1:]],
-    ids=["empty", "short", "truncated", "header too short"],
-)
-def test_a_packet_without_a_sound_ip_header_is_none(packet: bytes) -> None:
-    assert parse_ip_packet(packet, "eth0", 0) is None
-
-
-def test_ip_options_and_trailing_bytes_are_not_payload() -> None:
-    packet = bytearray(ip_packet(ONE, TWO, b"\0" * 4 + b"vrrp"))
-    packet[0] = 0x46
-    assert parse_ip_packet(bytes(packet) + b"padding", "eth0", 7) == Datagram(
-        interface="eth0", source=ONE, destination=TWO, ttl=255, payload=b"vrrp", at_us=7
-    )
-
-
-def test_an_interface_without_multicast_makes_its_instances_deaf_and_says_why(one: Host) -> None:
-    complaints = Complaints(Lines(), MonotonicClock())
-    adverts = AdvertSockets(MonotonicClock(), complaints)
-    ghost = replace(MULTICAST, interface="ghost0")
-    with inside(one.namespace):
-        deaf = adverts.configure([MULTICAST, ghost], {"eth0": socket.if_nametoindex("eth0"), "ghost0": 4711}, {})
-    assert list(deaf) == [("ghost0", 51)]
-    assert "cannot listen for VRRP on ghost0" in str(deaf["ghost0", 51])
-    assert len(adverts.sockets) == 1
-    adverts.close()
 
 
 # -- addresses
