@@ -10,21 +10,18 @@ from haxlb.config.tracking import PlacedTrack
 from haxlb.model.node import VrrpInstance
 from haxlb.model.tracking import Track, TrackKind
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.tree import Body, Statement
-from keepalived_compat.values import FALSE
 
 LOWEST, HIGHEST = 1, 254
 """Where keepalived clamps a priority that weights have changed; 255 is the addresses' owner."""
 _OWNER = 255
 
 
-def check_election(instances: list[PlacedInstance], tree: Body, complaints: Complaints) -> None:
+def check_election(instances: list[PlacedInstance], complaints: Complaints) -> None:
     """All of them."""
     _complain_of_pairs(instances, complaints)
     for each in instances:
         _complain_of_weights(each, complaints)
-    _complain_of_unchecked_sources(instances, tree, complaints)
-    _complain_of_strictness(instances, tree, complaints)
+    _complain_of_unchecked_sources(instances, complaints)
 
 
 def lowest_priority(instance: VrrpInstance) -> int:
@@ -48,9 +45,9 @@ def _clamped(priority: int) -> int:
 
 def _complain_of_pairs(instances: list[PlacedInstance], complaints: Complaints) -> None:
     """Instances of one file that talk to each other: a rehearsal, or several hosts of one."""
-    by_vrid: dict[int, list[PlacedInstance]] = {}
+    by_vrid: dict[tuple[int, int], list[PlacedInstance]] = {}
     for each in instances:
-        by_vrid.setdefault(each.instance.vrid, []).append(each)
+        by_vrid.setdefault((each.instance.family, each.instance.vrid), []).append(each)
     for group in by_vrid.values():
         for one, other in combinations(group, 2):
             if _see_each_other(one.instance, other.instance):
@@ -122,54 +119,15 @@ def _complain_of_clamping(instance: VrrpInstance, placed: PlacedTrack, complaint
         )
 
 
-def _complain_of_unchecked_sources(instances: list[PlacedInstance], tree: Body, complaints: Complaints) -> None:
+def _complain_of_unchecked_sources(instances: list[PlacedInstance], complaints: Complaints) -> None:
     """Once for a file."""
-    if any(_flag(each, "vrrp_check_unicast_src") for each in _blocks(tree, "global_defs")):
-        return
     for each in instances:
-        if each.instance.peers and "check_unicast_src" not in each.section.refused:
+        if each.instance.peers and not each.instance.check_unicast_src:
             complaints.note(
                 "unchecked-source",
                 each.name,
                 f"{each.instance.name} takes adverts of every source, not only of its peers, as in keepalived without"
                 " check_unicast_src: whoever can reach it may take its addresses away",
-                "let a packet filter pass protocol 112 from the peers only",
+                "add `check_unicast_src`, or `vrrp_check_unicast_src` to global_defs",
             )
             return
-
-
-def _complain_of_strictness(instances: list[PlacedInstance], tree: Body, complaints: Complaints) -> None:
-    everywhere = any(_flag(each, "vrrp_strict") for each in _blocks(tree, "global_defs"))
-    own = {each.keyword.span: _flag(each, "strict_mode") for each in _blocks(tree, "vrrp_instance")}
-    for each in instances:
-        said = own.get(each.keyword)
-        if not (everywhere if said is None else said):
-            continue
-        if each.instance.peers:
-            complaints.warning(
-                "strict-conflict",
-                each.name,
-                f"{each.instance.name} has unicast_peer, which RFC 9568 does not know: keepalived does not start with"
-                " this and vrrp_strict",
-                "delete vrrp_strict, or use multicast",
-            )
-        if each.section.has("authentication"):
-            complaints.warning(
-                "strict-conflict",
-                each.name,
-                f"{each.instance.name} has authentication, which keepalived drops under vrrp_strict:"
-                " it would refuse our adverts",
-                "delete vrrp_strict or the authentication, on both directors",
-            )
-
-
-def _blocks(tree: Body, name: str) -> list[Statement]:
-    return [each for each in tree.statements if each.keyword.text == name]
-
-
-def _flag(block: Statement, name: str) -> bool | None:
-    """A switch as it is written in a block; None where it is not."""
-    found = [each for each in block.body.statements if each.keyword.text == name] if block.body is not None else []
-    if not found:
-        return None
-    return not found[-1].arguments or found[-1].arguments[0].text not in FALSE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -17,11 +18,12 @@ from haxlb.config.crosscheck import (
     usable_vips,
 )
 from haxlb.config.crosscheck_election import check_election
+from haxlb.config.crosscheck_groups import check_sync_groups
 from haxlb.config.defaults import read_defaults
 from haxlb.config.globals import Globals
 from haxlb.config.instance_mac import MacNames
 from haxlb.config.instances import InstanceReader, PlacedInstance
-from haxlb.config.notification import read_notification
+from haxlb.config.notification import check_alerts, read_notification
 from haxlb.config.routes import routes_of, rules_of
 from haxlb.config.server_groups import read_server_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
@@ -36,6 +38,7 @@ from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.reading import Reading, read
 from keepalived_compat.section import Section
 from keepalived_compat.source import Reader, Sources
+from keepalived_compat.tree import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,12 @@ def load(
         given = read_settings(
             settings, complaints=complaints, sources=reading.sources, interfaces=interfaces, reader=reader
         )
-        config = replace(config, mqtt=given.mqtt, forwarding=given.forwarding)
+        config = replace(
+            config,
+            mqtt=given.mqtt,
+            forwarding=given.forwarding,
+            speaker=replace(config.speaker, vip_lifetime_s=given.vip_lifetime_s, lock_memory=given.lock_memory),
+        )
     check_purpose(reading.tree, complaints, path)
     if accounts is not None:
         check_accounts(reading.root, accounts, complaints)
@@ -142,7 +150,8 @@ def _node_config(
     instances = usable_instances([each for each in found if each is not None], complaints)
     instances = usable_vips(instances, complaints)
     groups = read_sync_groups(root, tracking, defaults, complaints)
-    check_election(instances, tree, complaints)
+    check_election(instances, complaints)
+    check_sync_groups(groups, instances, complaints)
     if interfaces is not None:
         check_interfaces(instances, interfaces, complaints)
     read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
@@ -150,12 +159,21 @@ def _node_config(
     check_ownership(servers, instances, tree, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
+    notification = read_notification(given, complaints)
+    sections = [*(each.section for each in instances), *(each.section for each in servers)]
+    alerting = [each for each in (section.entry("smtp_alert") for section in sections) if each is not None]
+    check_alerts(
+        given,
+        (each.words[0].span for each in alerting if each.value),
+        mails=notification.mail is not None,
+        complaints=complaints,
+    )
     config = NodeConfig(
         node=str(given.value("router_id", node)),
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
         speaker=read_speaker(given, complaints),
-        notification=read_notification(given, complaints),
+        notification=notification,
         track_scripts=tracking.scripts,
         track_files=tracking.files,
         track_processes=tracking.processes,
@@ -164,11 +182,18 @@ def _node_config(
         static_routes=routes_of(root, "static", complaints),
         static_rules=rules_of(root, "static", complaints),
         static_addresses=read_static_addresses(
-            lines_of(root, "static_ipaddress"), default_interface=defaults.default_interface, complaints=complaints
+            lines_of(root, "static_ipaddress"),
+            default_interface=defaults.default_interface,
+            groups=frozenset(_names(tree, "track_group")),
+            complaints=complaints,
         ),
         virtual_server_groups=read_server_groups(tree, complaints),
     )
     return config, instances, servers
+
+
+def _names(tree: Body, block: str) -> Iterator[str]:
+    return (each.arguments[0].text for each in tree.statements if each.keyword.text == block and each.arguments)
 
 
 def _is_director(

@@ -73,15 +73,16 @@ def _fifos(given: Globals, complaints: Complaints) -> Iterator[NotifyFifo]:
 def _mail(given: Globals, complaints: Complaints) -> MailSettings | None:
     recipients = tuple(dict.fromkeys(word.text for word in given.words("notification_email")))
     entry = given.entry("smtp_server")
-    if entry is None:
-        return None
-    if not recipients:
+    block = given.entry("notification_email")
+    if not recipients and (entry is not None or block is not None):
+        what = "smtp_server without notification_email" if block is None else "notification_email is empty"
         complaints.warning(
             "no-mail",
-            entry.words[0],
-            "smtp_server without notification_email: no mail is sent",
-            "add `notification_email { ADDRESS }`",
+            (block or entry).words[0],  # type: ignore[union-attr]
+            f"{what}: no mail is sent",
+            "add `notification_email { ADDRESS }`" if block is None else "add an address",
         )
+    if entry is None or not recipients:
         return None
     number: int | None = None
     if len(entry.words) > 2:  # noqa: PLR2004 - the keyword and the host

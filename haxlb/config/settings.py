@@ -19,6 +19,10 @@ class Settings:
 
     mqtt: MqttSettings | None = None
     forwarding: ForwardingSettings = field(default_factory=ForwardingSettings)
+    vip_lifetime_s: int = 2
+    """`vips: lifetime:`; 0 = for ever."""
+    lock_memory: bool = True
+    """`speaker: lock_memory:`."""
 
 
 def read_settings(

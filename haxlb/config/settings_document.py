@@ -41,12 +41,14 @@ class SettingsDocument:
         root = self._root(text)
         if root is None:
             return Settings()
-        sections = self._mapping(root, "haxlb.yml", ("mqtt", "forwarding"))
+        sections = self._mapping(root, "haxlb.yml", ("mqtt", "forwarding", "vips", "speaker"))
         if sections is None:
             return Settings()
         return Settings(
             mqtt=self._mqtt(sections["mqtt"]) if "mqtt" in sections else None,
             forwarding=self._forwarding(sections["forwarding"]) if "forwarding" in sections else ForwardingSettings(),
+            vip_lifetime_s=self._lifetime(sections["vips"]) if "vips" in sections else Settings().vip_lifetime_s,
+            lock_memory=self._lock_memory(sections["speaker"]) if "speaker" in sections else Settings().lock_memory,
         )
 
     def _root(self, text: str) -> yaml.Node | None:
@@ -137,6 +139,18 @@ class SettingsDocument:
             site=site,
             keepalive_s=take.integer("keepalive_s", 10, 1, 65535),
         )
+
+    def _lifetime(self, node: yaml.Node) -> int:
+        """Seconds. The speaker renews an address four times in its life: more than an hour is no dead man's switch."""
+        default = Settings().vip_lifetime_s
+        found = self._mapping(node, "vips", ("lifetime",))
+        take = _Values(found or {}, "vips", self._complaints, self._place)
+        return take.integer("lifetime", default, 0, 3600)
+
+    def _lock_memory(self, node: yaml.Node) -> bool:
+        found = self._mapping(node, "speaker", ("lock_memory",))
+        take = _Values(found or {}, "speaker", self._complaints, self._place)
+        return take.boolean("lock_memory", default=Settings().lock_memory)
 
     def _password(self, node: yaml.Node, name: str | None) -> str | None:
         if name is None:

@@ -7,6 +7,7 @@ from ipaddress import IPv4Address
 
 from haxlb.model.addresses import StaticAddress, Vip
 from keepalived_compat.diagnostics import Complaints
+from keepalived_compat.nearest import did_you_mean
 from keepalived_compat.section import Section
 from keepalived_compat.source import Span, Word
 from keepalived_compat.values_addresses import AddressLine, read_addresses
@@ -31,10 +32,18 @@ def read_vips(
 
 
 def read_static_addresses(
-    lines: Iterable[list[Word]], *, default_interface: str, complaints: Complaints
+    lines: Iterable[list[Word]], *, default_interface: str, groups: frozenset[str], complaints: Complaints
 ) -> tuple[StaticAddress, ...]:
-    """The addresses of `static_ipaddress`."""
+    """The addresses of `static_ipaddress`; `groups` are the track groups that there are."""
     found = read_addresses(lines, complaints, block="static_ipaddress")
+    for each in found:
+        if each.track_group and each.track_group not in groups:
+            complaints.error(
+                "undefined-track",
+                each.word,
+                f"static_ipaddress: there is no track_group {each.track_group}; {each.address} is tied to none",
+                did_you_mean(each.track_group, groups),
+            )
     return tuple(_static_address(each, default_interface) for each in found)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from haxlb.config import load
 from haxlb.config.part import Part
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
+from haxlb.linux.accounts import missing_account
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
 
 
@@ -49,6 +50,7 @@ class ConfigFile:
             self._path,
             settings=self._settings,
             interfaces=interfaces,
+            accounts=missing_account,
             node=socket.gethostname(),
             config_id=self._config_id,
         )
