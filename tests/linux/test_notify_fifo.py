@@ -7,6 +7,7 @@ import pwd
 import select
 import stat
 import sys
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,13 @@ def reader_of(path: Path) -> int:
 
 async def content_of(file: Path, length: int) -> str:
     """What a reader has written, when it is as long as it will be."""
-    while len(text := _text(file)) < length:
-        await asyncio.sleep(0.005)
-    return text
 
+    def wait() -> str:
+        while not file.exists() or file.stat().st_size < length:
+            time.sleep(0.005)
+        return file.read_text()
 
-def _text(file: Path) -> str:
-    return file.read_text() if file.exists() else ""
+    return await asyncio.to_thread(wait)
 
 
 def copying(out: Path, *, lines: int | None = None) -> Command:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from haxlb.forwarding.wanted import Counters, Tally
 from haxlb.health.rise_fall import fall_time_us
+from haxlb.model.commands import Command
 from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
 from haxlb.model.node import Scheduler, VirtualServer
 from haxlb.model.status import LinkStatus
@@ -173,8 +174,12 @@ def test_the_sorry_server_is_in_the_table_only_while_it_serves() -> None:
     assert [each.up for each in stage.facts if isinstance(each, QuorumChanged)] == [True, False]
 
 
+def command(words: str) -> Command:
+    return Command(argv=tuple(words.split()))
+
+
 def test_scripts_run_in_the_order_of_their_facts() -> None:
-    stage = running(virtual_server(server(21, notify_down=("down", "21")), quorum_down=("quorum", "down")))
+    stage = running(virtual_server(server(21, notify_down=command("down 21")), quorum_down=command("quorum down")))
     stage.sick[check(21)] = BAD
     stage.go(20)
     assert stage.calls == [

@@ -38,6 +38,7 @@ from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.pinned import VERDICTS
 from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import (
     Check,
@@ -362,11 +363,11 @@ def test_a_data_plane_of_another_version_is_left_as_it_is(stage: Stage) -> None:
 
 
 def test_scripts_of_the_operator_run(stage: Stage, tmp_path: Path) -> None:
-    def script(name: str) -> tuple[str, ...]:
+    def script(name: str) -> Command:
         path = tmp_path / name
         path.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/log\n')
         path.chmod(0o700)
-        return (str(path), "argument")
+        return Command(argv=(str(path), "argument"), user="root")
 
     servers = tuple(
         replace(each, notify_up=script("up"), notify_down=script("down"))

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from lab import Host, Lab
 
-from haxlb.daemon.messages import HandOver, Logged, Resume, Stop
+from haxlb.daemon.messages import HandOver, Logged, Notify, Resume, Stop
+from haxlb.model.commands import Command
 from haxlb.model.facts import AdvertRejected, RoleChanged
-from haxlb.model.node import GarpConfig, NotifyScripts, Role, VrrpInstance
+from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.notification import NotifyScripts
 from tests.netns.standin import Ear, SpeakerHandle, addresses, eventually, vip
 
 pytestmark = pytest.mark.netns
@@ -388,21 +390,37 @@ def test_a_vip_that_somebody_takes_off_is_put_back(pair: Pair) -> None:
     eventually(lambda: VIP in addresses(pair.d1), "the VIP is back", 1.5)
 
 
-def test_scripts_run_in_order_in_the_normal_class(pair: Pair, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    script = tmp_path / "notify"
+def notify_script(tmp_path: Path) -> tuple[Path, NotifyScripts]:
+    """A script that writes its arguments and its scheduling class to a file."""
+    out, script = tmp_path / "out", tmp_path / "notify"
     script.write_text(f'#!/bin/sh\necho "$@" "$(chrt -p $$ | head -1 | sed "s/.*: //")" >> {out}\n')
     script.chmod(0o755)
-    one = pair.speaker(pair.d1, replace(FAST, notify=NotifyScripts(master=(str(script), "m"), any=(str(script),))))
+    master = Command(argv=(str(script), "m"), user="root")
+    return out, NotifyScripts(master=master, any=Command(argv=(str(script),), user="root"))
+
+
+def test_the_supervisor_is_told_what_to_tell_and_no_script_runs_here(pair: Pair, tmp_path: Path) -> None:
+    out, scripts = notify_script(tmp_path)
+    one = pair.speaker(pair.d1, replace(FAST, notify=scripts))
     one.becomes(Role.MASTER)
     one.send(Stop())
     assert one.process.wait(timeout=10) == 0
-    assert out.read_text().splitlines() == [
-        "INSTANCE VI_1 BACKUP 150 SCHED_OTHER",
-        "m SCHED_OTHER",
-        "INSTANCE VI_1 MASTER 150 SCHED_OTHER",
-        "INSTANCE VI_1 STOP 150 SCHED_OTHER",
+    told = [each.due for each in one.messages if isinstance(each, Notify)]
+    assert [(each.subject, each.name, each.state, each.priority) for each in told] == [
+        ("INSTANCE", "VI_1", "BACKUP", 150),
+        ("INSTANCE", "VI_1", "MASTER", 150),
+        ("INSTANCE", "VI_1", "STOP", 150),
     ]
+    assert not out.exists()
+
+
+def test_without_a_supervisor_the_last_script_runs_here_in_the_normal_class(pair: Pair, tmp_path: Path) -> None:
+    out, scripts = notify_script(tmp_path)
+    one = pair.speaker(pair.d1, replace(FAST, notify=scripts))
+    one.becomes(Role.MASTER)
+    one.hang_up()
+    assert one.process.wait(timeout=10) == 0
+    assert out.read_text().splitlines() == ["INSTANCE VI_1 STOP 150 SCHED_OTHER"]
 
 
 def test_bad_adverts_are_reported_and_change_nothing(pair: Pair) -> None:
