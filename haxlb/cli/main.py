@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "haxlb.cli.run:run",
     "show": "haxlb.cli.show:show",
     "swap": "haxlb.cli.swap:swap",
+    "vrrp": "haxlb.cli.vrrp:vrrp",
 }
 
 
