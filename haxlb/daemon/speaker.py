@@ -20,35 +20,38 @@ from haxlb.daemon.ports import (
     LinkPort,
     NotifyPort,
     ReportPort,
+    RoutePort,
     WakePort,
 )
+from haxlb.daemon.speaker_effects import Executor
+from haxlb.daemon.speaker_groups import GroupDriver, Key, with_group_tracks
+from haxlb.daemon.speaker_lag import LagMeter
 from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
 from haxlb.daemon.speaker_throttle import Throttle
-from haxlb.daemon.speaker_vips import VipKeeper
 from haxlb.model.errors import Bug, HostError, PeerError
 from haxlb.model.facts import AdvertRejected
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
-from haxlb.model.status import InstanceStatus
+from haxlb.model.groups import SyncGroup
+from haxlb.model.node import SECOND_US, Role, SpeakerSettings, VrrpInstance
+from haxlb.model.status import InstanceStatus, LoopLag
+from haxlb.model.tracking import TrackKind, TrackResult
+from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
-    AddVips,
-    Announce,
     Effect,
+    GroupAnnounce,
     HandOver,
     Input,
-    Notify,
     Reconfigure,
-    RemoveVips,
-    Report,
     Resume,
-    SendAdvert,
     Shutdown,
     Start,
     TimerExpired,
+    Tracked,
 )
 
 __all__ = ["Speaker", "datagrams", "resignation"]
 
 _TIMER_EXPIRED = TimerExpired()
+_GROUP_ANNOUNCE = GroupAnnounce()
 _ODDITY_PAUSE_US = 3600 * SECOND_US
 """For what harms nobody and goes on for as long as it is configured so."""
 
@@ -63,38 +66,60 @@ class Speaker:
         wake: WakePort,
         adverts: AdvertPort,
         addresses: AddressPort,
+        routes: RoutePort | None = None,
         announcer: AnnouncePort,
         links: LinkPort,
         notify: NotifyPort,
         reports: ReportPort,
         epoch_offset_us: int = 0,
     ) -> None:
-        """`epoch_offset_us`: the wall clock less `clock`, for the sequence numbers of authentication headers only."""
+        """`epoch_offset_us`: the wall clock less `clock`, for sequence numbers of authentication headers and `lag`."""
         self._clock = clock
         self._epoch_offset_us = epoch_offset_us
         self._wake = wake
         self._adverts = adverts
         self._announcer = announcer
         self._links = links
-        self._notify = notify
         self._reports = reports
-        self._members: dict[tuple[str, int], Member] = {}
-        self._vips = VipKeeper(addresses=addresses, announcer=announcer, reports=reports)
+        self._members: dict[Key, Member] = {}
+        self._executor = Executor(
+            adverts=adverts,
+            vips=addresses,
+            routes=routes,
+            announcer=announcer,
+            notify=notify,
+            reports=reports,
+            contested=self._contested,
+        )
+        self._groups = GroupDriver(tell=self._tell_alone, notify=notify)
+        self._results: dict[tuple[TrackKind, str], TrackResult] = {}
         self._timetable: list[tuple[int, int, Member]] = []
         self._woken_at: int | None = None
+        self._lag = LagMeter()
+        self._quiet_until: int | None = None
         self._serial = 0
         self._rejections = Throttle(SECOND_US)
         self._oddities = Throttle(_ODDITY_PAUSE_US)
 
     # -- orders
 
-    def configure(self, instances: Iterable[VrrpInstance]) -> None:
-        """Run exactly these; one that is as before (same interface, VRID and settings) is not touched at all."""
-        wanted = _by_key(instances)
+    def configure(
+        self,
+        instances: Iterable[VrrpInstance],
+        groups: Iterable[SyncGroup] = (),
+        settings: SpeakerSettings | None = None,
+    ) -> None:
+        """Run exactly these; one that is as before (same interface, VRID, family and settings) is not touched at all.
+
+        Of the settings only the start-up delay is the speaker's own; it counts from the first call.
+        """
         now = self._clock.now()
-        former = self._members
+        if self._quiet_until is None:
+            self._quiet_until = now + (settings.startup_delay_us if settings else 0)
+        groups = tuple(groups)
+        wanted = with_group_tracks(_by_key(instances), groups)
+        former, self._members = self._members, {}
         new: list[Member] = []
-        self._members = {}
         for key, instance in wanted.items():
             member = former.get(key)
             if member is None:
@@ -102,22 +127,26 @@ class Speaker:
                 member = Member(instance, self._serial, self._epoch)
                 new.append(member)
             self._members[key] = member
-        todo = self._withdraw([each for key, each in former.items() if key not in wanted], now)
+        self._learn_links()
+        todo = []
         for key, member in self._members.items():
             if member.instance != wanted[key]:
                 member.retune(wanted[key])
-                what = Reconfigure(instance=wanted[key])
-                todo.append((member, member.router.handle(what, now)))
+                todo.append((member, self._retuned(member, wanted[key], now)))
+        gone = [(each, self._withdrawn(each, now)) for key, each in former.items() if key not in wanted]
         # An address that moves from one instance to another stays on: claimed by the one before the other lets it go.
         for member, effects in todo:
-            for effect in effects:
-                if isinstance(effect, AddVips):
-                    self._vips.claim(member.instance, effect.vips)
+            self._executor.claim(member, effects)
         for member, effects in todo:
-            self._execute(member, effects, now)
+            self._executor.run(member, effects, now)
             self._enlist(member)
+        self._groups.configure(groups, wanted, self._members, now)
         for member in new:
             self._start(member, now)
+        self._groups.heed_all(now)
+        # Last: what they leave may be what another instance has just got.
+        for member, effects in gone:
+            self._executor.run(member, effects, now)
         self._arm()
 
     def hand_over(self, names: Iterable[str], reason: str) -> tuple[str, ...]:
@@ -132,16 +161,17 @@ class Speaker:
         """Resign everywhere: addresses off, then priority 0, then the scripts. Nothing is done afterwards."""
         now = self._clock.now()
         for member in self._members.values():
-            self._tell(member, Shutdown(reason=reason), now)
+            self._tell_alone(member, Shutdown(reason=reason), now)
+        self._groups.stop()
         self._members = {}
         self._timetable = []
-        self._vips.stop()
+        self._executor.stop()
         self._arm()
 
     def reannounce(self, interface: str) -> None:
         """Announce at once what is held on this interface: its link-layer address has changed."""
         for member in self._members.values():
-            vips = tuple(vip for vip in member.instance.vips if vip.interface == interface)
+            vips = tuple(vip for vip in addresses(member.instance) if vip.interface == interface)
             if vips and member.router.role is Role.MASTER:
                 self._announcer.announce(vips)
 
@@ -155,9 +185,16 @@ class Speaker:
     def on_link(self, link: Link) -> None:
         """An interface has changed."""
         now = self._clock.now()
+        self._learn_link(link.interface, link, now)
         for member in self._members.values():
             if member.instance.interface == link.interface:
                 self._tell(member, member.link_input(link), now)
+        self._arm()
+
+    def on_tracked(self, results: Iterable[TrackResult]) -> None:
+        """Tracked things are so now; those that are not named are as before."""
+        now = self._clock.now()
+        self._take_results(tuple(results), now)
         self._arm()
 
     def on_wake(self) -> None:
@@ -166,6 +203,7 @@ class Speaker:
         What has arrived meanwhile is taken first: a process that was stalled must find the advert that was waiting
         before it promotes itself.
         """
+        self._lag.woken(self._woken_at, self._clock.now())
         self._woken_at = None
         for datagram in self._adverts.receive():
             self._take(datagram, self._clock.now())
@@ -181,10 +219,26 @@ class Speaker:
                 self._tell(member, _TIMER_EXPIRED, now)
             else:
                 self._enlist(member)
-        self._vips.retry(now)
+        self._executor.due(now)
         self._arm()
 
     # -- answers
+
+    @property
+    def watched_interfaces(self) -> tuple[str, ...]:
+        """Whose changes `on_link` wants to hear of: of instances, of their addresses, and those that are tracked."""
+        names: dict[str, None] = {}
+        for member in self._members.values():
+            instance = member.instance
+            names[instance.interface] = None
+            names.update((vip.interface, None) for vip in addresses(instance))
+            names.update((each.name, None) for each in instance.tracks if each.kind is TrackKind.INTERFACE)
+        return tuple(names)
+
+    @property
+    def lag(self) -> LoopLag:
+        """How late `on_wake` was called."""
+        return self._lag.status(self._epoch_offset_us)
 
     def status(self, epoch_us: int) -> tuple[InstanceStatus, ...]:
         """Every instance, in configuration order; `epoch_us` is the wall clock's now."""
@@ -196,24 +250,61 @@ class Speaker:
     def _epoch(self) -> int:
         return self._clock.now() + self._epoch_offset_us
 
-    def _withdraw(self, members: list[Member], now: int) -> list[tuple[Member, list[Effect]]]:
-        gone = Shutdown(reason="removed from the configuration", removed=True)
-        return [(each, each.router.handle(gone, now)) for each in members]
+    def _retuned(self, member: Member, instance: VrrpInstance, now: int) -> list[Effect]:
+        effects = member.router.handle(Reconfigure(instance=instance), now)
+        known = self._known(member)
+        return effects + member.router.handle(known, now) if known.results else effects
+
+    def _withdrawn(self, member: Member, now: int) -> list[Effect]:
+        return member.router.handle(Shutdown(reason="removed from the configuration", removed=True), now)
 
     def _start(self, member: Member, now: int) -> None:
         # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
-        self._vips.remove(member.instance, member.instance.vips, now)
+        self._executor.clear(member, now)
+        self._tell_alone(member, member.link_input(self._link(member.instance.interface)), now)
+        self._tell_alone(member, self._known(member), now)
+        start = Start(hurry=self._groups.may_hurry(member), quiet_until=self._quiet_until or 0)
+        self._tell_alone(member, start, now)
+
+    def _link(self, interface: str) -> Link | None:
         try:
-            link = self._links.link(member.instance.interface)
+            return self._links.link(interface)
         except HostError:
-            link = None  # FAULT, until on_link says that it is there
-        self._tell(member, member.link_input(link), now)
-        self._tell(member, Start(), now)
+            return None  # FAULT, until on_link says that it is there
+
+    def _known(self, member: Member) -> Tracked:
+        keys = ((each.kind, each.name) for each in member.instance.tracks)
+        return Tracked(results=tuple(self._results[key] for key in keys if key in self._results))
+
+    def _learn_links(self) -> None:
+        """How the interfaces are that are tracked from now on."""
+        tracks = {(each.kind, each.name) for member in self._members.values() for each in member.instance.tracks}
+        self._results = {key: value for key, value in self._results.items() if key in tracks}
+        for member in self._members.values():
+            for each in member.instance.tracks:
+                if each.kind is TrackKind.INTERFACE and (each.kind, each.name) not in self._results:
+                    self._results[each.kind, each.name] = _interface_result(each.name, self._link(each.name))
+
+    def _learn_link(self, interface: str, link: Link, now: int) -> None:
+        key = (TrackKind.INTERFACE, interface)
+        if key in self._results:
+            self._take_results((_interface_result(interface, link),), now)
+
+    def _take_results(self, results: tuple[TrackResult, ...], now: int) -> None:
+        for each in results:
+            self._results[each.kind, each.name] = each
+        what = Tracked(results=results)
+        for member in self._members.values():
+            if member.instance.tracks:
+                self._tell(member, what, now)
 
     def _order(self, names: Iterable[str], what: HandOver | Resume) -> tuple[str, ...]:
         now = self._clock.now()
         chosen = set(names)
-        done = [each for each in self._members.values() if not chosen or each.instance.name in chosen]
+        named = [each for each in self._members.values() if not chosen or each.instance.name in chosen]
+        # A sync group as a whole, or its other members would leave without resigning.
+        whole = {each.serial for member in named for each in (member, *self._groups.companions(member))}
+        done = [each for each in self._members.values() if each.serial in whole]
         for member in done:
             self._tell(member, what, now)
         self._arm()
@@ -238,27 +329,18 @@ class Speaker:
         self._tell(member, heard.what, now)
 
     def _tell(self, member: Member, what: Input, now: int) -> None:
+        self._tell_alone(member, what, now)
+        self._groups.heed(member, now)
+
+    def _tell_alone(self, member: Member, what: Input, now: int) -> None:
         effects = member.router.handle(what, now)
         if effects:
-            self._execute(member, effects, now)
+            self._executor.run(member, effects, now)
         self._enlist(member)
 
-    def _execute(self, member: Member, effects: list[Effect], now: int) -> None:
-        for effect in effects:
-            if isinstance(effect, SendAdvert):
-                for datagram in member.frames(effect.priority):
-                    self._adverts.send(datagram)
-            elif isinstance(effect, AddVips):
-                self._vips.add(member.instance, effect.vips, now)
-            elif isinstance(effect, RemoveVips):
-                self._vips.remove(member.instance, effect.vips, now)
-            elif isinstance(effect, Announce):
-                for _ in range(effect.rounds):
-                    self._announcer.announce(effect.vips)
-            elif isinstance(effect, Notify):
-                self._notify.notify(effect.due)
-            elif isinstance(effect, Report):
-                self._reports.report(effect.fact)
+    def _contested(self, member: Member, now: int) -> None:
+        for each in self._groups.companions(member):
+            self._tell_alone(each, _GROUP_ANNOUNCE, now)
 
     def _reject(
         self, member: Member | None, datagram: Datagram, problem: PeerError, throttle: Throttle, now: int
@@ -285,16 +367,20 @@ class Speaker:
         while timetable and timetable[0][2].armed != timetable[0][0]:
             heapq.heappop(timetable)
         at = timetable[0][0] if timetable else None
-        retry_at = self._vips.retry_at
-        if retry_at is not None and (at is None or retry_at < at):
-            at = retry_at
+        later = self._executor.next_at
+        if later is not None and (at is None or later < at):
+            at = later
         if at != self._woken_at:
             self._woken_at = at
             self._wake.wake_at(at)
 
 
-def _by_key(instances: Iterable[VrrpInstance]) -> dict[tuple[str, int], VrrpInstance]:
-    out: dict[tuple[str, int], VrrpInstance] = {}
+def _interface_result(name: str, link: Link | None) -> TrackResult:
+    return TrackResult(kind=TrackKind.INTERFACE, name=name, value=int(link is not None and link.up))
+
+
+def _by_key(instances: Iterable[VrrpInstance]) -> dict[Key, VrrpInstance]:
+    out: dict[Key, VrrpInstance] = {}
     for each in instances:
         if each.key in out:
             raise Bug(f"two instances with virtual_router_id {each.vrid} on {each.interface}")

@@ -46,7 +46,13 @@ def _shown(instance: VrrpInstance) -> tuple[object, ...]:
         instance.priority,
         instance.advert_interval_us,
         instance.auth_pass,
+        instance.auth_ah,
         instance.source,
         instance.peers,
+        instance.multicast_group,
+        instance.unicast_ttl,
+        instance.checksum_as_v2,
+        instance.old_unicast_checksum,
+        instance.virtual_mac,
         tuple(vip.address for vip in instance.vips),
     )

@@ -18,6 +18,8 @@ class Election:
 
     def __init__(self, instance: VrrpInstance) -> None:
         self.instance = instance
+        self.priority = instance.priority
+        """The effective one; `reprioritise` changes it."""
         self.deadline: int | None = None
         """When the Master_Down_Timer runs out; None while not BACKUP."""
         self._silent_since = 0
@@ -34,12 +36,14 @@ class Election:
     @property
     def skew_us(self) -> int:
         """Skew_Time."""
-        return skew_time(self.instance.version, self.instance.priority, self.master_interval_us)
+        return skew_time(self.instance.version, self.priority, self.master_interval_us)
 
     @property
     def master_down_interval_us(self) -> int:
         """Master_Down_Interval."""
-        return master_down_interval(self.instance.version, self.instance.priority, self.master_interval_us)
+        instance = self.instance
+        interval, adverts = self.master_interval_us, instance.down_timer_adverts
+        return master_down_interval(instance.version, self.priority, interval, adverts)
 
     @property
     def is_nopreempt(self) -> bool:
@@ -63,6 +67,11 @@ class Election:
         self._why = ""
         self._listened_again = False
 
+    def wait_again(self, now: int) -> None:
+        """The timer ran out, but the sync group holds the instance back; the reason for it stays (keepalived)."""
+        self._why = self.reason(now)
+        self.deadline = now + self.master_down_interval_us
+
     def hurry(self, now: int) -> None:
         """After the start with `state MASTER`.
 
@@ -72,6 +81,11 @@ class Election:
         wait = interval + skew_time(self.instance.version, OWNER_PRIORITY, interval)
         self.deadline = now + wait
         self._why = f"state MASTER, and no higher priority heard for {seconds(wait)} after the start"
+
+    def owner_starts(self, now: int) -> None:
+        """Priority 255 does not wait, but for the sync group or vrrp_startup_delay."""
+        self.deadline = now
+        self._why = "started with priority 255, the addresses' owner"
 
     def owner_returns(self, now: int) -> None:
         """Priority 255 after FAULT: one interval and the skew (keepalived)."""
@@ -85,7 +99,7 @@ class Election:
     def yields_to(self, advert: Advert, *, yielded: bool, now: int) -> bool:
         """Whether this advert, of a priority above 0, is to be respected as the MASTER's."""
         instance = self.instance
-        if advert.priority >= instance.priority:
+        if advert.priority >= self.priority:
             self._preempt_at = None
             return True
         if yielded or self.is_nopreempt:
@@ -99,7 +113,7 @@ class Election:
 
     def outrank(self, source: IPAddress, priority: int) -> None:
         """An advert of lower priority was ignored; the timer runs on."""
-        self._why = f"our priority {self.instance.priority} is higher than {priority} of {source}"
+        self._why = f"our priority {self.priority} is higher than {priority} of {source}"
 
     def is_over(self, now: int) -> bool:
         """Whether the timer has run out."""
@@ -121,12 +135,21 @@ class Election:
         """Why the BACKUP becomes MASTER, in words."""
         return self._why or f"no advert for {seconds(now - self._silent_since)}"
 
-    def reconfigure(self, instance: VrrpInstance, now: int) -> None:
-        """Other settings: as in keepalived the running timer shifts by the difference of the intervals."""
+    def reprioritise(self, priority: int, now: int) -> None:
+        """Another effective priority."""
+        before, self.priority = self.master_down_interval_us, priority
+        self._shift(before, now)
+
+    def reconfigure(self, instance: VrrpInstance, priority: int, now: int) -> None:
+        """Other settings."""
         before = self.master_down_interval_us
         if instance.version != self.instance.version:
             self._learned_interval_us = None
-        self.instance = instance
+        self.instance, self.priority = instance, priority
+        self._shift(before, now)
+
+    def _shift(self, before: int, now: int) -> None:
+        """As in keepalived the running timer shifts by the difference of the intervals."""
         shift = self.master_down_interval_us - before
         if self.deadline is not None and shift:
             self.deadline = max(now, self.deadline + shift)

@@ -15,7 +15,12 @@ from haxlb.vrrp.advert import Advert
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Leave INIT; the link has been told before."""
+    """Leave INIT; the link, what is tracked and the sync group have been told before."""
+
+    hurry: bool = True
+    """False: `state MASTER` is not heeded, as not all members of the sync group have it."""
+    quiet_until: int = 0
+    """vrrp_startup_delay: until then, monotonic µs, no advert counts and BACKUP is not left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class LinkChanged:
     """Primary address of the instance's family, the source of adverts unless one is configured."""
     present: bool = True
     """False: there is no interface of that name."""
+    has_source: bool = True
+    """False: the configured source is not an address of this host; a fault with `track_source`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +76,33 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """The sync group of the instance, and what of the other members keeps it in FAULT."""
+
+    group: str
+    """Empty = in none."""
+    trouble: str = ""
+    """In words; empty = no other member is in trouble."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMaster:
+    """Every member of the sync group wants MASTER: become it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupBackup:
+    """Another member has left MASTER: follow it, without resigning (keepalived)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAnnounce:
+    """Another member has heard an advert of lower priority: announce, too (keepalived)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shutdown:
     """Back to INIT, resigning if MASTER."""
 
@@ -77,7 +111,21 @@ class Shutdown:
     """The instance has left the configuration; keepalived tells scripts FAULT then, not STOP."""
 
 
-Input = Start | AdvertReceived | LinkChanged | TimerExpired | HandOver | Resume | Reconfigure | Tracked | Shutdown
+Input = (
+    Start
+    | AdvertReceived
+    | LinkChanged
+    | TimerExpired
+    | HandOver
+    | Resume
+    | Reconfigure
+    | Tracked
+    | Grouped
+    | GroupMaster
+    | GroupBackup
+    | GroupAnnounce
+    | Shutdown
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +151,7 @@ class RemoveVips:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Send gratuitous ARP for each address, `rounds` times over all of them."""
+    """Send gratuitous ARP or a neighbour advertisement for each address, `rounds` times over all of them."""
 
     vips: tuple[Vip, ...]
     rounds: int

@@ -8,6 +8,7 @@ from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, PeerHeard
 from haxlb.model.node import SECOND_US, VrrpInstance
 from haxlb.model.status import PeerStatus
+from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import AdvertReceived, Report
 
 _MAX_PEERS = 16
@@ -16,7 +17,8 @@ _MAX_PEERS = 16
 
 @dataclass(slots=True)
 class _Peer:
-    priority: int
+    advert: Advert
+    """The last one."""
     heard_at: int
     reported_at: int | None = None
     """Last ForeignAdvertHeard."""
@@ -31,17 +33,18 @@ class Peers:
 
     def hear(self, what: AdvertReceived, instance: VrrpInstance, now: int) -> list[Report]:
         """Note an advert; a fact if it is the source's first or its priority differs from the last."""
-        priority = what.advert.priority
+        advert = what.advert
+        priority = advert.priority
         peer = self._peers.get(what.source)
         if peer is None:
             if len(self._peers) >= _MAX_PEERS:
                 del self._peers[min(self._peers, key=lambda each: self._peers[each].heard_at)]
-            self._peers[what.source] = _Peer(priority=priority, heard_at=now)
+            self._peers[what.source] = _Peer(advert=advert, heard_at=now)
         else:
             peer.heard_at = now
-            if peer.priority == priority:
+            before, peer.advert = peer.advert.priority, advert
+            if before == priority:
                 return []
-            peer.priority = priority
         fact = PeerHeard(instance=instance.name, vrid=instance.vrid, address=what.source, priority=priority, at_us=now)
         return [Report(fact=fact)]
 
@@ -79,6 +82,13 @@ class Peers:
     def statuses(self, epoch_offset_us: int) -> tuple[PeerStatus, ...]:
         """In the order in which they were first heard."""
         return tuple(
-            PeerStatus(address=address, priority=peer.priority, heard_at=(peer.heard_at + epoch_offset_us) / SECOND_US)
+            PeerStatus(
+                address=address,
+                priority=peer.advert.priority,
+                heard_at=(peer.heard_at + epoch_offset_us) / SECOND_US,
+                version=peer.advert.version,
+                interval_us=peer.advert.interval_us,
+                addresses=tuple(map(str, peer.advert.addresses)),
+            )
             for address, peer in self._peers.items()
         )

@@ -4,11 +4,14 @@ Theory of operation. `handle` takes one input and the time and answers with effe
 `next_deadline` says when it wants a TimerExpired. Every change of role goes through `states.step`, so what the table
 does not have cannot happen. What the table does not say:
 
-* entering MASTER sends the advert first, then puts the addresses on, then announces them: other routers must be
-  silenced before two of them answer ARP;
-* leaving MASTER takes the addresses off before anything else, and only then resigns (priority 0);
+* entering MASTER sends the advert first, then puts on what follows the master, then announces it: other routers must
+  be silenced before two of them answer ARP;
+* leaving MASTER takes all that off before anything else, and only then resigns (priority 0), or, outranked, says
+  one last advert so that the winner announces once more (`haxlb.vrrp.farewell`);
 * `nopreempt`, a pending `preempt_delay` and a hand-over ("yielded") make a BACKUP respect adverts of lower priority;
-* adverts follow an absolute schedule: the next one is due one interval after the last was due, not after it was sent.
+* adverts follow an absolute schedule: the next one is due one interval after the last was due, not after it was sent;
+* a member of a sync group does not become MASTER by itself: it wishes to, and the group decides
+  (`haxlb.vrrp.sync_group`).
 """
 
 from __future__ import annotations
@@ -22,62 +25,95 @@ from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus
 from haxlb.vrrp.announcements import Announcements
-from haxlb.vrrp.changes import same_on_the_wire, vip_changes
+from haxlb.vrrp.changes import same_on_the_wire
+from haxlb.vrrp.condition import Condition
 from haxlb.vrrp.election import OWNER_PRIORITY, Election, seconds
+from haxlb.vrrp.farewell import Farewell
+from haxlb.vrrp.holdings import addresses, put_on, swap, take_off
 from haxlb.vrrp.inputs import (
-    AddVips,
     AdvertReceived,
+    Announce,
     Effect,
+    GroupAnnounce,
+    GroupBackup,
+    Grouped,
+    GroupMaster,
     HandOver,
     Input,
     LinkChanged,
     Notify,
     Reconfigure,
-    RemoveVips,
     Report,
     Resume,
     SendAdvert,
     Shutdown,
     Start,
     TimerExpired,
+    Tracked,
 )
 from haxlb.vrrp.peers import Peers
+from haxlb.vrrp.schedule import Schedule
 from haxlb.vrrp.states import Event, step
+from haxlb.vrrp.transitions import Transitions
+
+_FAULT_ADVERTS = 2
+"""Priority 0 is said twice on the way into FAULT (keepalived): a lost one costs the others two intervals."""
 
 
 class Router:
-    """The machine of one instance. Starts in INIT; tell it the link, then Start."""
+    """The machine of one instance. Starts in INIT; tell it the link, what is tracked and the group, then Start."""
 
     def __init__(self, instance: VrrpInstance) -> None:
         self.instance = instance
         self.role = Role.INIT
+        self.priority = instance.priority
+        """The effective one: what adverts say."""
         self.yielded = False
         """Since a hand-over, until it is MASTER again or told to resume."""
-        self._link = LinkChanged(up=False, address=None, present=False)
+        self.wish: Role | None = None
+        """Of a BACKUP: MASTER since its timer ran out, BACKUP since it has accepted an advert, else None."""
+        self._start: Start | None = None
+        self._condition = Condition(instance)
+        self._fault_event = Event.START_UNUSABLE
+        """The last cause of FAULT."""
         self._election = Election(instance)
-        self._announcements = Announcements(instance.garp)
+        self._announcements = Announcements(instance)
+        self._farewell = Farewell()
         self._peers = Peers()
-        self._advert_at: int | None = None
-        self._since = 0
-        self._reason = "not started"
+        self._transitions = Transitions()
+        self._schedule = Schedule()
         self._sent = 0
         self._received = 0
-        self._transitions = 0
         self._handlers: dict[type, Callable[[Any, int], list[Effect]]] = {
             AdvertReceived: self._on_advert,
             TimerExpired: self._on_timer,
             LinkChanged: self._on_link,
+            Tracked: self._on_tracked,
             Start: self._on_start,
             HandOver: self._on_hand_over,
             Resume: self._on_resume,
             Reconfigure: self._on_reconfigure,
+            Grouped: self._on_grouped,
+            GroupMaster: self._on_group_master,
+            GroupBackup: self._on_group_backup,
+            GroupAnnounce: self._on_group_announce,
             Shutdown: self._on_shutdown,
         }
 
     @property
     def source(self) -> IPAddress | None:
         """The address that adverts come from."""
-        return self.instance.source or self._link.address
+        return self._condition.source
+
+    @property
+    def trouble(self) -> str:
+        """Why it must be in FAULT for reasons of its own; empty = there is none."""
+        return self._condition.trouble
+
+    @property
+    def grouped(self) -> Grouped:
+        """What it was told last of its sync group."""
+        return self._condition.grouped
 
     @property
     def master_down_interval_us(self) -> int:
@@ -88,83 +124,124 @@ class Router:
         """When a TimerExpired is wanted, µs; None = never."""
         if self.role is Role.BACKUP:
             return self._election.deadline
-        if self._advert_at is None:
+        advert_at = self._schedule.at
+        if advert_at is None:
             return None
         other = self._announcements.next_deadline()
-        return self._advert_at if other is None or other > self._advert_at else other
+        return advert_at if other is None or other > advert_at else other
 
     def status(self, epoch_offset_us: int = 0) -> InstanceStatus:
         """What `haxlb show` prints; the offset turns monotonic µs into µs since the epoch."""
-        instance = self.instance
+        instance, deadline = self.instance, self.next_deadline()
         return InstanceStatus(
             name=instance.name,
             interface=instance.interface,
             vrid=instance.vrid,
             version=instance.version,
             role=self.role,
-            since_at=(self._since + epoch_offset_us) / SECOND_US,
-            reason=self._reason,
-            priority=instance.priority,
+            since_at=(self._transitions.since + epoch_offset_us) / SECOND_US,
+            reason=self._transitions.reason,
+            priority=self.priority,
             yielded=self.yielded,
             vips=tuple(str(vip) for vip in instance.vips),
             peers=self._peers.statuses(epoch_offset_us),
             master_down_interval_us=self.master_down_interval_us,
             adverts_sent=self._sent,
             adverts_received=self._received,
-            transitions=self._transitions,
+            transitions=self._transitions.count,
+            family=instance.family,
+            base_priority=instance.priority,
+            contributions=self._condition.contributions(),
+            sync_group=self.grouped.group,
+            source=str(self.source or ""),
+            excluded_vips=tuple(str(vip) for vip in instance.excluded_vips),
+            next_at=None if deadline is None else (deadline + epoch_offset_us) / SECOND_US,
+            next_what=self._next_what(deadline),
+            latest=self._transitions.statuses(epoch_offset_us),
         )
 
     def handle(self, what: Input, now: int) -> list[Effect]:
         """Take one input at this time (monotonic µs, never less than before). Effects are to be executed in order."""
         return self._handlers[type(what)](what, now)
 
-    # Inputs
+    # Start and end
 
-    def _on_start(self, _what: Start, now: int) -> list[Effect]:
-        trouble = self._link_trouble()
-        if trouble:
-            return self._become_idle(Event.START_UNUSABLE, trouble, now)
-        if self.instance.priority == OWNER_PRIORITY:
+    def _on_start(self, what: Start, now: int) -> list[Effect]:
+        self._start = what
+        return self._follow(now)
+
+    def _begin(self, start: Start, cause: tuple[Event, str] | None, now: int) -> list[Effect]:
+        if cause is not None:
+            return self._become_idle(Event.START_UNUSABLE, cause[1], now)
+        if waits := self._condition.waits:
+            self._transitions.reason = waits
+            return []
+        quiet = now < start.quiet_until
+        if self.priority == OWNER_PRIORITY and not quiet and not self.grouped.group:
             return self._become_master(Event.START_OWNER, "started with priority 255, the addresses' owner", now)
         effects = self._become_backup(Event.START, "started", now)
-        if self.instance.initial_role is Role.MASTER:
-            self._election.hurry(now)
+        begin = max(now, start.quiet_until)
+        if self.priority == OWNER_PRIORITY:
+            self._election.owner_starts(begin)
+        elif self.instance.initial_role is Role.MASTER and start.hurry:
+            self._election.hurry(begin)
         return effects
+
+    def _on_shutdown(self, what: Shutdown, now: int) -> list[Effect]:
+        self._start = None
+        if self.role is Role.INIT:
+            return []
+        state = "STOP"
+        if what.removed:
+            state = "DELETED" if self.instance.notify.tells_deleted else "FAULT"
+        return self._become_idle(Event.SHUTDOWN, what.reason, now, notify=state)
+
+    # Timers
 
     def _on_timer(self, _what: TimerExpired, now: int) -> list[Effect]:
         if self.role is Role.BACKUP and self._election.is_over(now):
-            if self._election.overslept(now):
-                self.role = step(self.role, Event.OVERSLEPT)
-                return []
-            return self._become_master(Event.MASTER_DOWN, self._election.reason(now), now)
-        if self.role is not Role.MASTER or self._advert_at is None:
+            return self._on_master_down(now)
+        if self.role is not Role.MASTER or self._schedule.at is None:
             return []
-        late = now - self._advert_at
+        late = now - self._schedule.at
+        if late < 0:
+            return [*self._announcements.due(now)]
         if late >= self.master_down_interval_us and self._election.is_nopreempt:
             # As keepalived: after such a pause another router is MASTER, and nopreempt forbids to take it back.
             reason = f"was not scheduled for {seconds(late)}; another director may have taken over"
             return self._become_backup(Event.STALLED, reason, now)
-        effects: list[Effect] = []
-        if late >= 0:
-            self.role = step(self.role, Event.ADVERT_DUE)
-            effects.append(self._advert())
-            # Absolute: a late wake-up must not shift the schedule; what a stall has missed is not made up for.
-            interval = self.instance.advert_interval_us
-            self._advert_at += (late // interval + 1) * interval
-        effects += self._announcements.due(self.instance.vips, now)
-        return effects
+        self.role = step(self.role, Event.ADVERT_DUE)
+        self._schedule.advance(self.instance.advert_interval_us, now)
+        return [self._advert(), *self._announcements.due(now)]
+
+    def _on_master_down(self, now: int) -> list[Effect]:
+        election = self._election
+        if election.overslept(now):
+            self.role = step(self.role, Event.OVERSLEPT)
+            return []
+        if self.grouped.group:
+            self.role = step(self.role, Event.GROUP_WAITS)
+            self.wish = Role.MASTER
+            election.wait_again(now)
+            return []
+        return self._become_master(Event.MASTER_DOWN, election.reason(now), now)
+
+    # Adverts
 
     def _on_advert(self, what: AdvertReceived, now: int) -> list[Effect]:
         if self.role is not Role.BACKUP and self.role is not Role.MASTER:
+            return []
+        if self._start is not None and now < self._start.quiet_until:
+            return []
+        if self.priority == OWNER_PRIORITY and self.instance.owner_ignore_adverts:
             return []
         self._received += 1
         told: list[Effect] = [*self._peers.hear(what, self.instance, now)]
         if self.role is Role.MASTER:
             return self._master_hears(what, told, now)
-        self._backup_hears(what, now)
-        return told
+        return self._backup_hears(what, now) + told
 
-    def _backup_hears(self, what: AdvertReceived, now: int) -> None:
+    def _backup_hears(self, what: AdvertReceived, now: int) -> list[Effect]:
         advert, election = what.advert, self._election
         if advert.priority == 0:
             self.role = step(self.role, Event.ADVERT_RESIGNED)
@@ -172,32 +249,64 @@ class Router:
         elif election.yields_to(advert, yielded=self.yielded, now=now):
             self.role = step(self.role, Event.ADVERT_ACCEPTED)
             election.rest(now, advert.interval_us)
+            self.wish = Role.BACKUP
+            if self._farewell.unheard(advert.interval_us, now):
+                return [self._advert()]
         else:
             self.role = step(self.role, Event.ADVERT_LOWER)
             election.outrank(what.source, advert.priority)
+        return []
 
     def _master_hears(self, what: AdvertReceived, told: list[Effect], now: int) -> list[Effect]:
-        theirs, ours, source = what.advert.priority, self.instance.priority, self.source
+        theirs, ours, source = what.advert.priority, self.priority, self.source
         if theirs == 0:
             self.role = step(self.role, Event.ADVERT_RESIGNED)
-            return [self._advert_now(now), *told]
+            return [self._advert_now(now), *self._announcements.rival_left(now), *told]
         told += self._peers.foreign(what, self.instance, self.master_down_interval_us, now)
         if theirs == ours and what.source == source:
             return told + self._peers.duplicate(what, self.instance, now)
-        if theirs > ours or (theirs == ours and source is not None and int(what.source) > int(source)):
+        reason = ""
+        if theirs > ours:
             reason = f"priority {theirs} of {what.source} is higher than our {ours}"
-            if theirs == ours:
-                reason = f"equal priority {ours}, but {what.source} is higher than our {source}"
-            learned = what.advert.interval_us
-            return self._become_backup(Event.ADVERT_HIGHER, reason, now, learned_interval_us=learned, told=told)
+        elif theirs == ours and source is not None and int(what.source) > int(source):
+            reason = f"equal priority {ours}, but {what.source} is higher than our {source}"
+        elif theirs == ours == OWNER_PRIORITY and self._owner_gives_in(what, now):
+            reason = f"{what.source} has priority 255, too, and goes on: we are 254 until it is gone"
+        if reason:
+            return self._outranked(what, reason, told, now)
         self.role = step(self.role, Event.ADVERT_LOWER)
-        announced = self._announcements.lower_priority(self.instance.vips, now)
-        return [self._advert_now(now), *announced, *told]
+        announced = self._announcements.lower_priority(what.advert.interval_us, now)
+        interval, contested = self.instance.advert_interval_us, self._announcements.is_contested
+        effects: list[Effect] = []
+        if not self.instance.lower_prio_no_advert and self._schedule.answer(interval, now, contested=contested):
+            effects.append(self._advert())
+        if announced is not None:
+            effects += announced
+            effects.append(self._notify("MASTER_RX_LOWER_PRI"))
+        return effects + told
+
+    def _outranked(self, what: AdvertReceived, reason: str, told: list[Effect], now: int) -> list[Effect]:
+        first: list[Effect] = [self._advert()] if self.instance.higher_prio_send_advert else []
+        learned = what.advert.interval_us
+        left = self._become_backup(
+            Event.ADVERT_HIGHER, reason, now, learned_interval_us=learned, farewell=True, told=told
+        )
+        self.wish = Role.BACKUP
+        return first + left
+
+    def _owner_gives_in(self, what: AdvertReceived, now: int) -> bool:
+        prevails = self._condition.rival.heard(self.instance.advert_interval_us, what.advert.interval_us, now)
+        if prevails:
+            self._reprioritise(now)
+        return prevails
+
+    # Orders
 
     def _on_hand_over(self, what: HandOver, now: int) -> list[Effect]:
         if self.role is Role.INIT:
             return []
         self.yielded = True
+        self.wish = None
         if self.role is Role.MASTER:
             return self._become_backup(Event.HAND_OVER, f"handed over: {what.reason}", now, resign=True)
         self.role = step(self.role, Event.HAND_OVER)
@@ -207,64 +316,92 @@ class Router:
         self.yielded = False
         return []
 
-    def _on_shutdown(self, what: Shutdown, now: int) -> list[Effect]:
-        if self.role is Role.INIT:
-            return []
-        return self._become_idle(Event.SHUTDOWN, what.reason, now, notify="FAULT" if what.removed else "STOP")
+    def _on_grouped(self, what: Grouped, now: int) -> list[Effect]:
+        self._condition.grouped = what
+        return self._follow(now)
 
-    def _on_link(self, what: LinkChanged, now: int) -> list[Effect]:
-        self._link = what
-        return self._follow_link(now)
+    def _on_group_master(self, _what: GroupMaster, now: int) -> list[Effect]:
+        reason = f"{self._election.reason(now)}; all of sync group {self.grouped.group} want MASTER"
+        return self._become_master(Event.GROUP_MASTER, reason, now)
 
-    def _follow_link(self, now: int) -> list[Effect]:
-        trouble = self._link_trouble()
-        if trouble and self.role in (Role.BACKUP, Role.MASTER):
-            return self._become_idle(Event.LINK_LOST, trouble, now)
-        if self.role is not Role.FAULT:
-            return []
-        if trouble:
-            self._reason = trouble
-            return []
-        effects = self._become_backup(Event.LINK_RECOVERED, f"{self.instance.interface} is usable again", now)
-        if self.instance.priority == OWNER_PRIORITY:
-            self._election.owner_returns(now)
-        return effects
+    def _on_group_backup(self, what: GroupBackup, now: int) -> list[Effect]:
+        return self._become_backup(Event.GROUP_BACKUP, what.reason, now, farewell=True)
+
+    def _on_group_announce(self, _what: GroupAnnounce, now: int) -> list[Effect]:
+        return [*self._announcements.companion(now)] if self.role is Role.MASTER else []
 
     def _on_reconfigure(self, what: Reconfigure, now: int) -> list[Effect]:
-        old, new = self.instance, what.instance
+        old, new, priority = self.instance, what.instance, self.priority
         self.instance = new
-        self._election.reconfigure(new, now)
-        self._announcements.reconfigure(new.garp, now)
+        self._condition.reconfigure(new)
+        self.priority = self._condition.priority
+        self._election.reconfigure(new, self.priority, now)
+        self._announcements.reconfigure(new, now)
         effects: list[Effect] = []
         if self.role is Role.MASTER:
-            effects += self._swap_vips(old.vips, new.vips, now)
-            if not same_on_the_wire(old, new):
+            coming, added, going = swap(old, new)
+            effects = [*coming, *self._announcements.added(added), *going]
+            if priority != self.priority or not same_on_the_wire(old, new):
                 effects.append(self._advert_now(now))
-        return effects + self._follow_link(now)
+        return effects + self._follow(now)
 
-    def _swap_vips(self, old: tuple[Vip, ...], new: tuple[Vip, ...], now: int) -> list[Effect]:
-        changes = vip_changes(old, new)
-        effects: list[Effect] = []
-        if changes.in_the_way:
-            effects.append(RemoveVips(vips=changes.in_the_way))
-        if changes.added:
-            effects.append(AddVips(vips=changes.added))
-            effects += self._announcements.added(changes.added, now)
-        if changes.gone:
-            effects.append(RemoveVips(vips=changes.gone))
+    # Faults and priority
+
+    def _on_link(self, what: LinkChanged, now: int) -> list[Effect]:
+        self._condition.link = what
+        return self._follow(now)
+
+    def _on_tracked(self, what: Tracked, now: int) -> list[Effect]:
+        if not self._condition.take(what.results):
+            return []
+        return self._reprioritise(now) + self._follow(now)
+
+    def _reprioritise(self, now: int) -> list[Effect]:
+        before, self.priority = self.priority, self._condition.priority
+        if before == self.priority:
+            return []
+        self._election.reprioritise(self.priority, now)
+        if self.instance.notify_priority_changes and self.role in (Role.BACKUP, Role.MASTER):
+            return [self._notify(f"{self.role.value}_PRIORITY")]
+        return []
+
+    def _follow(self, now: int) -> list[Effect]:
+        """Out of INIT, into FAULT or out of it, as the causes are now."""
+        cause = self._condition.cause()
+        if cause is not None:
+            self._fault_event = cause[0]
+        if self.role is Role.INIT:
+            return [] if self._start is None else self._begin(self._start, cause, now)
+        if self.role is not Role.FAULT:
+            return [] if cause is None else self._become_idle(*cause, now)
+        waits = self._condition.waits if cause is None else cause[1]
+        if waits:
+            self._transitions.reason = waits
+            return []
+        return self._recover(now)
+
+    def _recover(self, now: int) -> list[Effect]:
+        link = self._fault_event is Event.LINK_LOST
+        reason = f"{self.instance.interface} is usable again" if link else f"over: {self._transitions.reason}"
+        effects = self._become_backup(Event.RECOVERED, reason, now)
+        if self.priority == OWNER_PRIORITY:
+            self._election.owner_returns(now)
+        if self.instance.peers and self.source is not None:
+            # The MASTER's neighbour entry for us may have failed meanwhile: its adverts would not arrive (keepalived).
+            effects.insert(0, Announce(vips=(_itself(self.instance, self.source),), rounds=1))
         return effects
 
     # Roles
 
     def _become_master(self, event: Event, reason: str, now: int) -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
-        vips = self.instance.vips
+        self._farewell.end()
         self._election.forget()
-        self.yielded = False
-        effects: list[Effect] = [self._advert_now(now)]
-        if vips:
-            effects.append(AddVips(vips=vips))
-        effects += self._announcements.begin(vips, now)
+        self._condition.rival.forget()
+        self._reprioritise(now)
+        self.yielded, self.wish = False, None
+        effects: list[Effect] = [self._advert_now(now), *put_on(self.instance)]
+        effects += self._announcements.begin(now)
         return effects + self._tell(before, reason, self.role.value, now)
 
     def _become_backup(
@@ -275,62 +412,66 @@ class Router:
         *,
         learned_interval_us: int | None = None,
         resign: bool = False,
+        farewell: bool = False,
         told: list[Effect] | None = None,
     ) -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
-        effects = self._let_go(before, resign=resign)
-        self._election.rest(now, learned_interval_us)
+        effects = self._let_go(before, resignations=1 if resign else 0)
+        if farewell and not self.instance.strict and addresses(self.instance):
+            self._farewell.begin(now)
+            effects.append(self._advert())
+        start = self._start
+        self._election.rest(now if start is None else max(now, start.quiet_until), learned_interval_us)
         return [*effects, *(told or []), *self._tell(before, reason, self.role.value, now)]
 
     def _become_idle(self, event: Event, reason: str, now: int, notify: str = "FAULT") -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
-        return self._let_go(before, resign=True) + self._tell(before, reason, notify, now)
+        resignations = 1 if event is Event.SHUTDOWN else _FAULT_ADVERTS
+        return self._let_go(before, resignations=resignations) + self._tell(before, reason, notify, now)
 
-    def _let_go(self, before: Role, *, resign: bool) -> list[Effect]:
+    def _let_go(self, before: Role, *, resignations: int) -> list[Effect]:
         self._election.forget()
         self._announcements.end()
-        self._advert_at = None
+        self._farewell.end()
+        self._schedule.stop()
+        self.wish = None
         if before is not Role.MASTER:
             return []
-        effects: list[Effect] = []
-        if self.instance.vips:
-            effects.append(RemoveVips(vips=self.instance.vips))
-        if resign:
-            effects.append(self._advert(priority=0))
-        return effects
+        return [*take_off(self.instance), *(self._advert(priority=0) for _ in range(resignations))]
 
     def _tell(self, before: Role, reason: str, notify: str, now: int) -> list[Effect]:
-        self._since, self._reason = now, reason
-        self._transitions += 1
+        self._transitions.note(before, self.role, reason, now)
         fact = RoleChanged(
             instance=self.instance.name,
             vrid=self.instance.vrid,
             before=before,
             after=self.role,
             reason=reason,
-            priority=self.instance.priority,
+            priority=self.priority,
             at_us=now,
         )
-        due = NotifyDue(subject="INSTANCE", name=self.instance.name, state=notify, priority=self.instance.priority)
-        return [Notify(due=due), Report(fact=fact)]
+        return [self._notify(notify), Report(fact=fact)]
 
-    # Adverts and link
+    def _notify(self, state: str) -> Notify:
+        due = NotifyDue(subject="INSTANCE", name=self.instance.name, state=state, priority=self.priority)
+        return Notify(due=due)
 
     def _advert(self, priority: int | None = None) -> SendAdvert:
         self._sent += 1
-        return SendAdvert(priority=self.instance.priority if priority is None else priority)
+        return SendAdvert(priority=self.priority if priority is None else priority)
 
     def _advert_now(self, now: int) -> SendAdvert:
         """Out of turn: the schedule starts anew from here."""
-        self._advert_at = now + self.instance.advert_interval_us
+        self._schedule.start(self.instance.advert_interval_us, now)
         return self._advert()
 
-    def _link_trouble(self) -> str:
-        interface = self.instance.interface
-        if not self._link.present:
-            return f"there is no interface {interface}"
-        if not self._link.up:
-            return f"{interface} is down"
-        if self.source is None:
-            return f"{interface} has no IPv4 address"
-        return ""
+    def _next_what(self, deadline: int | None) -> str:
+        if deadline is None:
+            return ""
+        if self.role is Role.MASTER:
+            return "advert" if deadline == self._schedule.at else "announcement"
+        return "wants MASTER" if self.grouped.group else "becomes MASTER"
+
+
+def _itself(instance: VrrpInstance, source: IPAddress) -> Vip:
+    return Vip(address=source, prefix_length=source.max_prefixlen, interface=instance.interface)

@@ -17,7 +17,7 @@ class Event(Enum):
 
     START = "start"
     START_OWNER = "start, priority 255"
-    START_UNUSABLE = "start, interface unusable"
+    START_UNUSABLE = "start with a fault"
     MASTER_DOWN = "master_down_interval over"
     OVERSLEPT = "timer late: listen once more"
     ADVERT_DUE = "advert interval over"
@@ -28,7 +28,12 @@ class Event(Enum):
     ADVERT_RESIGNED = "advert of priority 0"
     HAND_OVER = "hand-over"
     LINK_LOST = "interface unusable"
-    LINK_RECOVERED = "interface usable"
+    TRACK_FAILED = "what is tracked failed"
+    RECOVERED = "no fault any more"
+    GROUP_WAITS = "master_down_interval over, sync group undecided"
+    GROUP_MASTER = "all of the sync group want MASTER"
+    GROUP_BACKUP = "sync group leaves MASTER"
+    GROUP_FAULT = "fault in the sync group"
     SHUTDOWN = "shutdown"
 
 
@@ -37,12 +42,16 @@ TRANSITIONS: dict[tuple[Role, Event], Role] = {
     (Role.INIT, Event.START_OWNER): Role.MASTER,
     (Role.INIT, Event.START_UNUSABLE): Role.FAULT,
     (Role.BACKUP, Event.MASTER_DOWN): Role.MASTER,
+    (Role.BACKUP, Event.GROUP_MASTER): Role.MASTER,
     (Role.BACKUP, Event.OVERSLEPT): Role.BACKUP,
+    (Role.BACKUP, Event.GROUP_WAITS): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_ACCEPTED): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_LOWER): Role.BACKUP,
     (Role.BACKUP, Event.ADVERT_RESIGNED): Role.BACKUP,
     (Role.BACKUP, Event.HAND_OVER): Role.BACKUP,
     (Role.BACKUP, Event.LINK_LOST): Role.FAULT,
+    (Role.BACKUP, Event.TRACK_FAILED): Role.FAULT,
+    (Role.BACKUP, Event.GROUP_FAULT): Role.FAULT,
     (Role.BACKUP, Event.SHUTDOWN): Role.INIT,
     (Role.MASTER, Event.ADVERT_DUE): Role.MASTER,
     (Role.MASTER, Event.STALLED): Role.BACKUP,
@@ -50,10 +59,13 @@ TRANSITIONS: dict[tuple[Role, Event], Role] = {
     (Role.MASTER, Event.ADVERT_LOWER): Role.MASTER,
     (Role.MASTER, Event.ADVERT_RESIGNED): Role.MASTER,
     (Role.MASTER, Event.HAND_OVER): Role.BACKUP,
+    (Role.MASTER, Event.GROUP_BACKUP): Role.BACKUP,
     (Role.MASTER, Event.LINK_LOST): Role.FAULT,
+    (Role.MASTER, Event.TRACK_FAILED): Role.FAULT,
+    (Role.MASTER, Event.GROUP_FAULT): Role.FAULT,
     (Role.MASTER, Event.SHUTDOWN): Role.INIT,
     (Role.FAULT, Event.HAND_OVER): Role.FAULT,
-    (Role.FAULT, Event.LINK_RECOVERED): Role.BACKUP,
+    (Role.FAULT, Event.RECOVERED): Role.BACKUP,
     (Role.FAULT, Event.SHUTDOWN): Role.INIT,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from haxlb.model.node import SECOND_US
 
-_DOWN_ADVERTS = 3
+DOWN_ADVERTS = 3
 """So many adverts may be missed before the MASTER counts as gone (RFC 9568 section 6.1)."""
 
 
@@ -18,6 +18,8 @@ def skew_time(version: int, priority: int, master_adver_interval_us: int) -> int
     return (256 - priority) * unit // 256
 
 
-def master_down_interval(version: int, priority: int, master_adver_interval_us: int) -> int:
+def master_down_interval(
+    version: int, priority: int, master_adver_interval_us: int, adverts: int = DOWN_ADVERTS
+) -> int:
     """How long a BACKUP hears nothing before it takes over, in µs."""
-    return _DOWN_ADVERTS * master_adver_interval_us + skew_time(version, priority, master_adver_interval_us)
+    return adverts * master_adver_interval_us + skew_time(version, priority, master_adver_interval_us)

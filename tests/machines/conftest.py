@@ -53,6 +53,7 @@ class Node:
             wake=self,
             adverts=self,
             addresses=self,
+            routes=Routes(self),
             announcer=self,
             links=self,
             notify=self,
@@ -70,7 +71,7 @@ class Node:
 
     def send(self, datagram: Datagram) -> None:
         self.sent.append((self.lan.now, datagram))
-        self._write(f"send {datagram.payload[2]}")
+        self.write(f"send {datagram.payload[2]}")
         self.lan.carry(self, datagram)
 
     def receive(self) -> list[Datagram]:
@@ -81,29 +82,29 @@ class Node:
         listed = tuple(vips)
         if self.refuse_add:
             raise HostError("the kernel says no", remedy="ask it nicely")
-        self._write("add " + " ".join(map(str, listed)))
+        self.write("add " + " ".join(map(str, listed)))
         self.held.update(listed)
 
     def remove(self, vips: Any) -> None:
         listed = tuple(vips)
         if self.refuse_remove:
             raise HostError("the kernel says no", remedy="ask it nicely")
-        self._write("remove " + " ".join(map(str, listed)))
+        self.write("remove " + " ".join(map(str, listed)))
         self.held.difference_update(listed)
 
     def announce(self, vips: Any) -> None:
-        self._write("announce " + " ".join(map(str, vips)))
+        self.write("announce " + " ".join(map(str, vips)))
 
     def link(self, interface: str) -> Link | None:
         return self.interfaces.get(interface)
 
     def notify(self, due: NotifyDue) -> None:
-        self._write(f"notify {due.subject} {due.name} {due.state} {due.priority}")
+        self.write(f"notify {due.subject} {due.name} {due.state} {due.priority}")
 
     def report(self, fact: Any) -> None:
         self.facts.append(fact)
 
-    def _write(self, what: str) -> None:
+    def write(self, what: str) -> None:
         self.journal.append((self.lan.now, what))
 
     # what a test does with it
@@ -133,6 +134,25 @@ class Node:
     def crash(self) -> None:
         self.alive = False
         self.held.clear()
+
+
+class Routes:
+    """The routing table of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.held: set[Any] = set()
+
+    def add(self, routes: Any, rules: Any) -> None:
+        self._change("route", routes, rules)
+        self.held.update(routes, rules)
+
+    def remove(self, routes: Any, rules: Any) -> None:
+        self._change("unroute", routes, rules)
+        self.held.difference_update(routes, rules)
+
+    def _change(self, what: str, routes: Any, rules: Any) -> None:
+        self._node.write(f"{what} {' '.join(each.destination for each in routes)} and {len(rules)} rules")
 
 
 class Lan:

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.errors import Bug
-from haxlb.model.node import NotifyScripts, Role
+from haxlb.model.node import Role
+from haxlb.model.notification import NotifyScripts
 
 
 def _settled(lan, *instances):
@@ -21,7 +22,7 @@ def _settled(lan, *instances):
 
 def test_left_over_addresses_go_before_the_start(lan, instance):
     node = lan.node(1, instance())
-    assert node.words() == ["remove 192.0.2.100/24"]
+    assert node.words() == ["remove 192.0.2.100/24", "notify INSTANCE VI_1 BACKUP 100"]
     assert node.role() is Role.BACKUP
 
 
@@ -52,15 +53,16 @@ def test_order_in_the_file_is_no_change(lan, instance, make_vip):
     assert [each.name for each in node.speaker.status(0)] == ["VI_2", "VI_1"]
 
 
-def test_a_new_instance_starts_and_a_missing_one_resigns(lan, instance, make_vip):
-    node = _settled(lan, instance(notify=NotifyScripts(fault=("/bin/fault",), any=("/bin/any",))))
+@pytest.mark.parametrize(("tells_deleted", "told"), [(False, "FAULT"), (True, "DELETED")])
+def test_a_new_instance_starts_and_a_missing_one_resigns_last(lan, instance, make_vip, tells_deleted, told):
+    node = _settled(lan, instance(notify=NotifyScripts(tells_deleted=tells_deleted)))
     node.speaker.configure([instance(name="VI_2", vrid=52, vips=(make_vip(110),))])
     assert node.words() == [
+        "remove 192.0.2.110/24",
+        "notify INSTANCE VI_2 BACKUP 100",
         "remove 192.0.2.100/24",
         "send 0",
-        "run VI_1: /bin/fault",
-        "run VI_1: /bin/any INSTANCE VI_1 FAULT 100",
-        "remove 192.0.2.110/24",
+        f"notify INSTANCE VI_1 {told} 100",
     ]
     lan.run(10)
     assert {str(vip) for vip in node.held} == {"192.0.2.110/24"}
@@ -120,7 +122,13 @@ def test_vrids_swapped_between_two_instances(lan, instance, make_vip):
 def test_a_new_vrid_is_another_instance(lan, instance):
     node = _settled(lan, instance())
     node.speaker.configure([instance(vrid=99)])
-    assert node.words() == ["remove 192.0.2.100/24", "send 0", "remove 192.0.2.100/24"]
+    # Not taken off by the new one as a left-over, but by the old one when it goes.
+    assert node.words() == [
+        "notify INSTANCE VI_1 BACKUP 100",
+        "remove 192.0.2.100/24",
+        "send 0",
+        "notify INSTANCE VI_1 FAULT 100",
+    ]
     lan.run(10)
     assert node.role() is Role.MASTER
 
@@ -186,9 +194,9 @@ def test_two_instances_of_one_key_are_our_bug(lan, instance):
 
 
 def test_after_stop_nothing_happens(lan, instance):
-    node = _settled(lan, instance(notify=NotifyScripts(stop=("/bin/stopped",))))
+    node = _settled(lan, instance())
     node.speaker.stop("stop")
-    assert node.words() == ["remove 192.0.2.100/24", "send 0", "run VI_1: /bin/stopped"]
+    assert node.words() == ["remove 192.0.2.100/24", "send 0", "notify INSTANCE VI_1 STOP 100"]
     node.speaker.on_wake()
     node.set_link(up=False)
     lan.run(10)

@@ -10,7 +10,8 @@ import pytest
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker import datagrams, resignation
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised
-from haxlb.model.node import NotifyScripts, Role
+from haxlb.model.node import Role
+from haxlb.model.routes import Route, Rule
 from haxlb.vrrp.advert import MULTICAST_GROUP, decode
 
 PEER = IPv4Address("192.0.2.9")
@@ -202,18 +203,27 @@ def test_an_address_that_did_not_go_is_kept_when_it_is_wanted_again(lan, instanc
     assert node.held
 
 
-def test_the_sequence_of_becoming_master(lan, instance):
-    scripts = NotifyScripts(master=("/bin/up", "now"), any=("/bin/any",))
-    node = lan.node(1, instance(notify=scripts))
+def test_the_sequence_of_becoming_master(lan, instance, make_vip):
+    excluded = make_vip(130, "eth1")
+    route, rule = Route(destination="203.0.113.0/24"), Rule(family=4, selectors=(("from", "192.0.2.100"),), action=())
+    node = lan.node(1, instance(excluded_vips=(excluded,), routes=(route,), rules=(rule,)))
     lan.run(3.9)
     assert node.words() == [
-        "remove 192.0.2.100/24",
-        "run VI_1: /bin/any INSTANCE VI_1 BACKUP 100",
+        "remove 192.0.2.100/24 192.0.2.130/24",
+        "unroute 203.0.113.0/24 and 1 rules",
+        "notify INSTANCE VI_1 BACKUP 100",
         "send 100",
-        "add 192.0.2.100/24",
-        *["announce 192.0.2.100/24"] * 5,
-        "run VI_1: /bin/up now",
-        "run VI_1: /bin/any INSTANCE VI_1 MASTER 100",
+        "add 192.0.2.100/24 192.0.2.130/24",
+        "route 203.0.113.0/24 and 1 rules",
+        *["announce 192.0.2.100/24 192.0.2.130/24"] * 5,
+        "notify INSTANCE VI_1 MASTER 100",
+    ]
+    node.speaker.stop("stop")
+    assert node.words() == [
+        "unroute 203.0.113.0/24 and 1 rules",
+        "remove 192.0.2.100/24 192.0.2.130/24",
+        "send 0",
+        "notify INSTANCE VI_1 STOP 100",
     ]
 
 

@@ -13,6 +13,7 @@ from haxlb.model.node import GarpConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import (
+    AddRoutes,
     AddVips,
     AdvertReceived,
     Announce,
@@ -20,6 +21,7 @@ from haxlb.vrrp.inputs import (
     Input,
     LinkChanged,
     Notify,
+    RemoveRoutes,
     RemoveVips,
     Report,
     SendAdvert,
@@ -96,7 +98,7 @@ class Bench:
         return self
 
 
-def _word(effect: Effect) -> str:
+def _word(effect: Effect) -> str:  # noqa: PLR0911 - a dispatch
     match effect:
         case SendAdvert(priority=priority):
             return f"advert {priority}"
@@ -104,6 +106,10 @@ def _word(effect: Effect) -> str:
             return "add " + " ".join(map(str, vips))
         case RemoveVips(vips=vips):
             return "remove " + " ".join(map(str, vips))
+        case AddRoutes(routes=routes, rules=rules):
+            return f"route {len(routes)} and {len(rules)} rules"
+        case RemoveRoutes(routes=routes, rules=rules):
+            return f"unroute {len(routes)} and {len(rules)} rules"
         case Announce(vips=vips, rounds=rounds):
             return f"announce {rounds} x " + " ".join(map(str, vips))
         case Notify(due=NotifyDue(state=state)):

@@ -11,14 +11,23 @@ from hypothesis import strategies as st
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.routes import Route
+from haxlb.model.tracking import Track, TrackKind, TrackResult
 from haxlb.vrrp.advert import Advert
+from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
+    AddRoutes,
     AddVips,
     AdvertReceived,
+    GroupAnnounce,
+    GroupBackup,
+    Grouped,
+    GroupMaster,
     HandOver,
     LinkChanged,
     Notify,
     Reconfigure,
+    RemoveRoutes,
     RemoveVips,
     Report,
     Resume,
@@ -26,6 +35,7 @@ from haxlb.vrrp.inputs import (
     Shutdown,
     Start,
     TimerExpired,
+    Tracked,
 )
 from haxlb.vrrp.router import Router
 
@@ -36,6 +46,14 @@ VIPS = [
     for length in (24, 32)
 ]
 
+EXCLUDED = [Vip(address=IPv4Address(f"198.51.100.{host}"), prefix_length=32, interface="eth1") for host in (1, 2)]
+ROUTES = [Route(destination="203.0.113.0/24", via=f"192.0.2.{host}") for host in (1, 2)]
+SCRIPT, LINK = TrackKind.SCRIPT, TrackKind.INTERFACE
+TRACKS = [
+    Track(kind=SCRIPT, name="a"),
+    Track(kind=SCRIPT, name="b", weight=-60),
+    Track(kind=LINK, name="eth2", weight=160),
+]
 INSTANCES = st.builds(
     VrrpInstance,
     name=st.just("VI_1"),
@@ -54,8 +72,17 @@ INSTANCES = st.builds(
         master_repeat=st.sampled_from((0, 1, 5)),
         master_delay_us=st.sampled_from((0, 5_000_000)),
         master_refresh_us=st.sampled_from((0, 2_000_000)),
-        interval_us=st.sampled_from((0, 50_000)),
     ),
+    excluded_vips=st.lists(st.sampled_from(EXCLUDED), unique=True, max_size=1).map(tuple),
+    routes=st.lists(st.sampled_from(ROUTES), unique_by=lambda each: each.destination, max_size=1).map(tuple),
+    tracks=st.lists(st.sampled_from(TRACKS), unique=True, max_size=2).map(tuple),
+    notify_priority_changes=st.booleans(),
+    lower_prio_no_advert=st.booleans(),
+    higher_prio_send_advert=st.booleans(),
+    owner_ignore_adverts=st.booleans(),
+    strict=st.booleans(),
+    down_timer_adverts=st.sampled_from((1, 3)),
+    track_primary=st.booleans(),
 )
 LINKS = st.builds(LinkChanged, up=st.booleans(), address=st.none() | st.just(US), present=st.just(True)) | st.just(
     LinkChanged(up=True, address=US)
@@ -79,8 +106,29 @@ INPUTS = (
     | st.just(Resume())
     | INSTANCES.map(lambda instance: Reconfigure(instance=instance))
     | st.just(Shutdown(reason="test"))
-    | st.just(Start())
+    | st.builds(Start, hurry=st.booleans(), quiet_until=st.sampled_from((0, 2_000_000)))
+    | st.builds(
+        lambda kind, value: Tracked(results=(TrackResult(kind=kind[0], name=kind[1], value=value),)),
+        st.sampled_from([(each.kind, each.name) for each in TRACKS]),
+        st.sampled_from((None, 0, 1)),
+    )
+    | st.builds(Grouped, group=st.sampled_from(("", "G")), trouble=st.sampled_from(("", "VI_2 of sync group G: ill")))
+    | st.just(GroupMaster())
+    | st.just(GroupBackup(reason="VI_2 of sync group G is BACKUP"))
+    | st.just(GroupAnnounce())
 )
+ROLES = ("MASTER", "BACKUP", "FAULT", "STOP", "DELETED")
+
+
+def _may_be_said(what, router: Router) -> bool:
+    """A driver does not start twice, and gives the orders of a group only to those for whom they are."""
+    if isinstance(what, Start):
+        return router.role is Role.INIT
+    if isinstance(what, GroupMaster):
+        return router.role is Role.BACKUP and router.wish is Role.MASTER
+    return not isinstance(what, GroupBackup) or router.role is Role.MASTER
+
+
 PAUSES = st.sampled_from((0, 1, 10_000, 900_000, 1_000_000, 3_700_000, 60_000_000))
 
 
@@ -89,40 +137,48 @@ PAUSES = st.sampled_from((0, 1, 10_000, 900_000, 1_000_000, 3_700_000, 60_000_00
 def test_laws(first, steps):
     router = Router(first)
     now = 0
-    on: set[Vip] = set()
-    on_before: set[Vip] = set()
+    on: set[object] = set()
+    on_before: set[object] = set()
 
     def say(what):
-        if isinstance(what, Start) and router.role is not Role.INIT:
+        if not _may_be_said(what, router):
             return
-        before, due_before = router.role, router.next_deadline()
+        before, due_before, priority_before = router.role, router.next_deadline(), router.priority
         effects = router.handle(what, now)
         for effect in effects:
             if isinstance(effect, AddVips):
                 on.update(effect.vips)
             elif isinstance(effect, RemoveVips):
                 on.difference_update(effect.vips)
-        held = set(router.instance.vips)
-        assert on == (held if router.role is Role.MASTER else set()), "the VIPs are on if and only if MASTER"
+            elif isinstance(effect, AddRoutes):
+                on.update(effect.routes)
+            elif isinstance(effect, RemoveRoutes):
+                on.difference_update(effect.routes)
+        held = {*addresses(router.instance), *router.instance.routes}
+        assert on == (held if router.role is Role.MASTER else set()), "what follows the master is on iff MASTER"
         deadline = router.next_deadline()
         if deadline is not None:
             overdue = now if due_before is None or isinstance(what, TimerExpired) else min(now, due_before)
             assert deadline >= overdue, "no deadline in the past but one that was not handled yet"
         assert (deadline is not None) == (router.role in (Role.BACKUP, Role.MASTER))
-        if isinstance(what, TimerExpired) and router.role is Role.MASTER and not router.instance.garp.interval_us:
+        if isinstance(what, TimerExpired) and router.role is Role.MASTER:
             assert deadline is not None
             assert deadline > now, "a timer that was handled is not due again"
         changes = [e.fact for e in effects if isinstance(e, Report) and isinstance(e.fact, RoleChanged)]
-        notifies = [e for e in effects if isinstance(e, Notify)]
+        notifies = [e for e in effects if isinstance(e, Notify) and e.due.state in ROLES]
         assert len(changes) == len(notifies) == (router.role is not before), "one notify and one fact per change"
         if changes:
             assert (changes[0].before, changes[0].after) == (before, router.role)
             assert changes[0].reason
         sent = [e.priority for e in effects if isinstance(e, SendAdvert)]
-        assert all(priority in (0, router.instance.priority) for priority in sent)
+        assert all(priority in (0, priority_before, router.priority) for priority in sent)
+        if before is router.role is Role.BACKUP:
+            assert not sent or isinstance(what, AdvertReceived), "a BACKUP is silent, but for its last word"
+        assert router.role is not Role.MASTER or not router.trouble, "no MASTER in trouble"
         assert (0 in sent) <= (before is Role.MASTER is not router.role), "only a leaving MASTER resigns"
         if before is Role.MASTER is not router.role and on_before and not isinstance(what, Reconfigure):
-            assert isinstance(effects[0], RemoveVips), "leaving MASTER takes the VIPs off before anything else"
+            first = next(e for e in effects if not isinstance(e, Notify) and e != SendAdvert(priority=priority_before))
+            assert isinstance(first, RemoveVips | RemoveRoutes), "leaving MASTER takes off before anything else"
 
     say(LinkChanged(up=True, address=US))
     say(Start())
@@ -151,7 +207,7 @@ def test_same_inputs_same_effects(first, steps):
         router, now, trace = Router(first), 0, []
         for pause, what in [(0, LinkChanged(up=True, address=US)), (0, Start()), *steps]:
             now += pause
-            if isinstance(what, Start) and router.role is not Role.INIT:
+            if not _may_be_said(what, router):
                 continue
             trace.append((router.handle(what, now), router.next_deadline(), router.status()))
         return trace

@@ -100,10 +100,11 @@ def test_entering_master_advert_first_then_addresses_then_arp(bench):
     ]
 
 
-def test_outranked_addresses_off_first_and_no_priority_0(bench):
+def test_outranked_addresses_off_first_then_a_last_word_and_no_priority_0(bench):
     it = bench().as_master()
     assert it.hear(150) == [
         "remove 192.0.2.100/24",
+        "advert 100",
         "PeerHeard",
         "ForeignAdvertHeard",
         "notify BACKUP",
@@ -133,7 +134,7 @@ def test_shutdown_of_a_backup_sends_nothing(bench):
 
 def test_link_lost_and_back(bench):
     it = bench().as_master()
-    assert it.say(DOWN) == ["remove 192.0.2.100/24", "advert 0", "notify FAULT", "RoleChanged"]
+    assert it.say(DOWN) == ["remove 192.0.2.100/24", "advert 0", "advert 0", "notify FAULT", "RoleChanged"]
     assert (it.role, it.reason) == (Role.FAULT, "eth0 is down")
     assert it.hear(50) == []
     assert it.say(LinkChanged(up=True, address=None)) == []
@@ -167,23 +168,30 @@ def test_the_schedule_is_absolute(bench, quiet):
 def test_priority_0_of_another_is_answered_at_once(bench, quiet):
     it = bench(garp=quiet).as_master()
     it.now += 400_000
-    assert it.hear(0) == ["advert 100", "PeerHeard"]
+    # Who believed it gets no answer from it any more: announced, too.
+    assert it.hear(0) == ["advert 100", "announce 5 x 192.0.2.100/24", "PeerHeard"]
     assert it.router.next_deadline() == it.now + SECOND
 
 
 def test_a_lower_priority_is_answered_with_advert_and_arp(bench):
     it = bench().as_master()
-    assert it.hear(90) == ["advert 100", "announce 5 x 192.0.2.100/24", "PeerHeard", "ForeignAdvertHeard"]
+    assert it.hear(90) == [
+        "advert 100",
+        "announce 5 x 192.0.2.100/24",
+        "notify MASTER_RX_LOWER_PRI",
+        "PeerHeard",
+        "ForeignAdvertHeard",
+    ]
     assert it.role is Role.MASTER
 
 
-def test_one_burst_a_second_however_many_adverts(bench):
+def test_three_bursts_a_second_at_most_however_many_adverts(bench):
     it = bench().as_master()
     words: list[str] = []
     for _ in range(100):
         it.now += 10_000
         words += it.hear(90)
-    assert words.count("announce 5 x 192.0.2.100/24") == 1
+    assert words.count("announce 5 x 192.0.2.100/24") == words.count("notify MASTER_RX_LOWER_PRI") == 3
     assert words.count("advert 100") == 100
 
 

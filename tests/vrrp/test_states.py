@@ -22,7 +22,11 @@ def test_every_event_has_a_use_and_every_role_a_way_out():
 
 def test_only_a_backup_or_an_owner_becomes_master():
     ways = {key for key, after in TRANSITIONS.items() if after is Role.MASTER and key[0] is not Role.MASTER}
-    assert ways == {(Role.BACKUP, Event.MASTER_DOWN), (Role.INIT, Event.START_OWNER)}
+    assert ways == {
+        (Role.BACKUP, Event.MASTER_DOWN),
+        (Role.BACKUP, Event.GROUP_MASTER),
+        (Role.INIT, Event.START_OWNER),
+    }
 
 
 def test_a_step_that_is_not_in_the_table_is_our_bug():
