@@ -69,6 +69,10 @@ def safe() -> Iterator[Path]:
         yield Path(base)
 
 
+def open_files() -> list[int]:
+    return sorted(int(each.name) for each in Path("/proc/self/fd").iterdir() if each.exists())
+
+
 def executable(path: Path, text: str = "#!/bin/sh\nexit 0\n") -> Path:
     path.write_text(text)
     path.chmod(0o755)
@@ -115,8 +119,7 @@ def test_a_script_has_its_own_group_and_no_terminal_and_reads_and_writes_nothing
         assert await bench.end() == (True, "exit code 0")
         groups = [] if os.geteuid() == 0 else os.getgroups()
         # What we were given ourselves (by whoever runs the tests) is not ours to close.
-        numbers = sorted(int(each) for each in os.listdir("/proc/self/fd") if Path(f"/proc/self/fd/{each}").exists())
-        more = [str(each) for each in numbers if each <= 2 or os.get_inheritable(each)]
+        more = [str(each) for each in open_files() if each <= 2 or os.get_inheritable(each)]
         assert (tmp_path / "out").read_text() == repr((["/dev/null"] * 3, more, True, groups))
 
     run(test())

@@ -1,0 +1,103 @@
+"""TrackProcessPort: how many of the tracked processes are running.
+
+The kernel's process events tell at once; where there are none (in a network namespace, in a container), /proc is read
+each second. What either costs: docs/reference/tracking.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from haxlb.linux.log import Log
+from haxlb.linux.proc_connector import Change, ProcConnector
+from haxlb.linux.process_table import ProcessTable
+from haxlb.model.errors import HostError
+from haxlb.model.tracking import TrackProcess
+
+SCAN_EVERY_S = 1.0
+"""Without events."""
+RESCAN_EVERY_S = 60.0
+"""With events: whatever they have not told (a fork whose parent is given as another one) does not stay for good."""
+
+
+class TrackProcesses:
+    """All tracked processes of a node."""
+
+    def __init__(
+        self,
+        on_count: Callable[[str, int], None],
+        log: Log,
+        *,
+        connect: Callable[[], ProcConnector] = ProcConnector,
+        scan_every_s: float = SCAN_EVERY_S,
+    ) -> None:
+        """`on_count` hears the name of the definition and the number."""
+        self._on_count = on_count
+        self._log = log
+        self._connect = connect
+        self._scan_every_s = scan_every_s
+        self._loop = asyncio.get_running_loop()
+        self._connector: ProcConnector | None = None
+        self._table = ProcessTable(())
+        self._told: dict[str, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, processes: Iterable[TrackProcess]) -> None:
+        """Count exactly these; each is reported soon."""
+        wanted = tuple(processes)
+        self._told = {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._table = ProcessTable(wanted)
+        if not wanted:
+            self.close()
+            return
+        if self._connector is None:
+            self._listen()
+        self._timer = self._loop.call_later(0, self._scan)
+
+    def close(self) -> None:
+        """Count nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connector is not None:
+            self._loop.remove_reader(self._connector.fileno())
+            self._connector.close()
+            self._connector = None
+
+    def _listen(self) -> None:
+        try:
+            self._connector = self._connect()
+        except HostError as problem:
+            self._log("info", "processes_polled", reason=problem.message, every_s=self._scan_every_s)
+            return
+        self._loop.add_reader(self._connector.fileno(), self._readable)
+
+    def _scan(self) -> None:
+        pause = self._scan_every_s if self._connector is None else RESCAN_EVERY_S
+        self._timer = self._loop.call_later(pause, self._scan)
+        self._table.scan()
+        self._tell()
+
+    def _readable(self) -> None:
+        assert self._connector is not None
+        try:
+            for event in self._connector.read():
+                if event.change is Change.EXIT:
+                    self._table.forget(event.pid)
+                elif event.change is Change.FORK:
+                    self._table.inherit(event.parent, event.pid)
+                else:
+                    self._table.examine(event.pid)
+        except BufferError:
+            self._table.scan()
+        self._tell()
+
+    def _tell(self) -> None:
+        for name, count in self._table.counts().items():
+            if self._told.get(name) != count:
+                self._told[name] = count
+                self._on_count(name, count)
