@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import SECOND_US, NodeConfig, RealServer, VirtualServer, VrrpInstance
 
 _SECRET = ("auth_pass", "password")
@@ -45,17 +46,28 @@ class ReloadPlan:
     """The same instance is the one with the same interface and VRID, whatever its name (keepalived: vrrp_exist())."""
     virtual_servers: Touched
     """The same virtual server is the one with the same address, port and protocol."""
+    sync_groups: Touched = field(default_factory=Touched)
+    tracked: Touched = field(default_factory=Touched)
+    """Scripts, files, processes and BFD sessions."""
     settings: tuple[Change, ...] = ()
-    """The node's name, MQTT and forwarding."""
+    """node, mqtt, forwarding, speaker, notification, static_addresses, static_routes, static_rules,
+    virtual_server_groups."""
 
     @property
     def empty(self) -> bool:
         """The two are the same."""
-        return self.instances.none and self.virtual_servers.none and not self.settings
+        return not self.settings and all(
+            each.none for each in (self.instances, self.virtual_servers, self.sync_groups, self.tracked)
+        )
 
     def lines(self) -> Iterator[str]:
         """The plan for people, one line each."""
-        for kind, touched in (("vrrp_instance", self.instances), ("virtual_server", self.virtual_servers)):
+        for kind, touched in (
+            ("vrrp_instance", self.instances),
+            ("vrrp_sync_group", self.sync_groups),
+            ("track", self.tracked),
+            ("virtual_server", self.virtual_servers),
+        ):
             for verb, changes in (("removed", touched.removed), ("changed", touched.changed), ("added", touched.added)):
                 for each in changes:
                     yield f"{kind} {each.name} {verb}: {each.reason}"
@@ -70,7 +82,7 @@ def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
             {each.key: each for each in before.instances},
             {each.key: each for each in after.instances},
             name=lambda each: each.name,
-            identity=lambda each: f"virtual_router_id {each.vrid} on {each.interface}",
+            identity=identity,
             differences=instance_differences,
         ),
         virtual_servers=_touched(
@@ -80,8 +92,42 @@ def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
             identity=lambda each: f"{len(each.real_servers)} real servers",
             differences=server_differences,
         ),
+        sync_groups=_touched(
+            {each.name: each for each in before.sync_groups},
+            {each.name: each for each in after.sync_groups},
+            name=lambda each: each.name,
+            identity=lambda each: f"the group of {', '.join(each.members)}",
+            differences=field_differences,
+        ),
+        tracked=_touched(
+            tracked_things(before),
+            tracked_things(after),
+            name=lambda each: each.name,
+            identity=lambda each: each.name,
+            differences=field_differences,
+        ),
         settings=tuple(settings_differences(before, after)),
     )
+
+
+def identity(instance: VrrpInstance) -> str:
+    """What makes an instance the same one, in words."""
+    ipv6 = "" if instance.family == 4 else "IPv6 "  # noqa: PLR2004 - the family
+    return f"{ipv6}virtual_router_id {instance.vrid} on {instance.interface}"
+
+
+def tracked_things(config: NodeConfig) -> dict[tuple[str, str], Any]:
+    """Everything that is defined to be tracked, by keepalived's block and name."""
+    return {
+        (block, each.name): each
+        for block, things in (
+            ("vrrp_script", config.track_scripts),
+            ("track_file", config.track_files),
+            ("vrrp_track_process", config.track_processes),
+            ("bfd_instance", config.bfd_sessions),
+        )
+        for each in things
+    }
 
 
 def _touched(before: dict[Any, Any], after: dict[Any, Any], *, name: Any, identity: Any, differences: Any) -> Touched:
@@ -108,20 +154,16 @@ def _touched(before: dict[Any, Any], after: dict[Any, Any], *, name: Any, identi
 
 def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     """What differs between two settings of an instance: `priority 100 -> 150`."""
-    yield from _list_differences("vip", old.vips, new.vips)
+    yield from _vip_differences("vip", old.vips, new.vips)
     yield from _list_differences("peer", old.peers, new.peers)
     yield from _list_differences("track", old.tracks, new.tracks)
-    yield from (f"other {name}" for name in _PLANNED if getattr(old, name) != getattr(new, name))
-    yield from _field_differences(old, new, skip=("vips", "peers", "tracks", *_PLANNED))
+    yield from _vip_differences("excluded vip", old.excluded_vips, new.excluded_vips)
+    yield from (f"other {name}" for name in _UNNAMED if getattr(old, name) != getattr(new, name))
+    yield from field_differences(old, new, skip=("vips", "peers", "tracks", "excluded_vips", *_UNNAMED))
 
 
-_PLANNED = (
-    "excluded_vips",
-    "routes",
-    "rules",
-    "ttl_limits",
-)
-"""Not told apart one by one: nothing comes of them yet."""
+_UNNAMED = ("routes", "rules", "ttl_limits")
+"""Not told apart one by one: they have no names."""
 
 
 def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
@@ -133,12 +175,12 @@ def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
         was = before.get(key)
         if was is not None and was != server:
             yield f"real_server {key} ({', '.join(real_server_differences(was, server))})"
-    yield from _field_differences(old, new, skip=("real_servers",))
+    yield from field_differences(old, new, skip=("real_servers",))
 
 
 def real_server_differences(old: RealServer, new: RealServer) -> Iterator[str]:
     """What differs between two settings of a real server."""
-    yield from _field_differences(old, new, skip=("checks",))
+    yield from field_differences(old, new, skip=("checks",))
     if old.checks != new.checks:
         yield "checks"
 
@@ -149,7 +191,22 @@ def _list_differences(what: str, old: Iterable[Hashable], new: Iterable[Hashable
     yield from (f"{what} {each} added" for each in after if each not in before)
 
 
-def _field_differences(old: Any, new: Any, *, skip: tuple[str, ...] = ()) -> Iterator[str]:
+def _vip_differences(what: str, old: Iterable[Vip], new: Iterable[Vip]) -> Iterator[str]:
+    before, after = {_place(each): each for each in old}, {_place(each): each for each in new}
+    yield from (f"{what} {vip} removed" for place, vip in before.items() if place not in after)
+    yield from (f"{what} {vip} added" for place, vip in after.items() if place not in before)
+    for place, vip in after.items():
+        was = before.get(place)
+        if was is not None and was != vip:
+            yield f"{what} {vip} ({', '.join(field_differences(was, vip))})"
+
+
+def _place(vip: Vip) -> tuple[IPAddress, str]:
+    return vip.address, vip.interface
+
+
+def field_differences(old: Any, new: Any, *, skip: tuple[str, ...] = ()) -> Iterator[str]:
+    """What differs between two values of one type, field by field; secrets are not shown."""
     for each in fields(old):
         was, is_now = getattr(old, each.name), getattr(new, each.name)
         if each.name in skip or was == is_now:
@@ -158,7 +215,7 @@ def _field_differences(old: Any, new: Any, *, skip: tuple[str, ...] = ()) -> Ite
         if each.name in _SECRET:
             yield f"{name} is another one"
         elif hasattr(was, "__dataclass_fields__") and type(was) is type(is_now):
-            yield from (f"{name} {inner}" for inner in _field_differences(was, is_now))
+            yield from (f"{name} {inner}" for inner in field_differences(was, is_now))
         else:
             yield f"{name} {_shown(each.name, was)} -> {_shown(each.name, is_now)}"
 
@@ -169,19 +226,30 @@ def _shown(name: str, value: Any) -> str:
     if name.endswith("_us"):
         return f"{value / SECOND_US:g} s"
     if isinstance(value, tuple):
-        return " ".join(str(each) for each in value)
-    return str(getattr(value, "value", value))
+        return " ".join(map(_name, value))
+    return _name(value)
+
+
+def _name(value: Any) -> str:
+    """How a value is called: its dataclass has an address, a path or the like that tells it from others."""
+    for name in ("value", "interface", "path", "server"):
+        if hasattr(value, name):
+            return str(getattr(value, name))
+    return str(value)
 
 
 def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Change]:
-    """What differs of the node's name, MQTT and forwarding."""
+    """What differs of all but instances, groups, what is tracked, and servers."""
     if before.node != after.node:
         yield Change(name="node", reason=f"{before.node} -> {after.node}")
-    for name in ("mqtt", "forwarding"):
+    for name in ("mqtt", "forwarding", "speaker", "notification"):
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue
         if old is None or new is None:
             yield Change(name=name, reason="switched on" if old is None else "switched off")
         else:
-            yield Change(name=name, reason=", ".join(_field_differences(old, new)))
+            yield Change(name=name, reason=", ".join(field_differences(old, new)))
+    for name in ("static_addresses", "static_routes", "static_rules", "virtual_server_groups"):
+        if getattr(before, name) != getattr(after, name):
+            yield Change(name=name, reason="they are others")

@@ -9,6 +9,7 @@ from haxlb.config.load import Loaded
 from haxlb.config.meaning_instance import instance_sentences, instance_values
 from haxlb.config.meaning_server import probing, server_sentences, server_values
 from haxlb.config.meaning_value import LATER, Value, counted, origin
+from haxlb.config.printer import in_seconds
 from haxlb.model.node import NodeConfig
 
 
@@ -63,13 +64,27 @@ def _node(config: NodeConfig) -> Iterator[str]:
         (len(config.static_rules), "rule", "rules"),
     )
     if static:
-        yield f"static, whoever is MASTER: {static} {LATER}"
+        yield f"static, on this host while haxlb runs, whoever is MASTER: {static}"
     for group in config.virtual_server_groups:
         entries = [*map(str, group.ranges), *map(str, group.marks)]
         more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
         yield f"virtual_server_group {group.name} is {', '.join(entries[:_SHOWN])}{more} {LATER}"
+    yield from _notification(config)
     if not config.instances and not config.virtual_servers:
         yield "it does nothing: there is no instance and no virtual server that can be used"
+
+
+def _notification(config: NodeConfig) -> Iterator[str]:
+    notification = config.notification
+    for fifo in notification.fifos:
+        what = "everything" if fifo.vrrp and fifo.lvs else "instances and groups" if fifo.vrrp else "services"
+        reader = f", which `{fifo.script}` reads" if fifo.script else ""
+        yield f"lines about {what} go to {fifo.path}{reader}"
+    if notification.mail is not None:
+        mail = notification.mail
+        yield f"mail goes to {', '.join(mail.recipients)} by {mail.server} port {mail.port}"
+    if config.speaker.startup_delay_us:
+        yield f"no instance becomes MASTER in the first {in_seconds(config.speaker.startup_delay_us)} s"
 
 
 _SHOWN = 4

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from haxlb.config.consequences import begins
-from haxlb.config.crosscheck_election import highest_priority, lowest_priority
+from haxlb.config.consequences_instances import begins, down_interval
+from haxlb.config.defaults import MULTICAST_GROUPS
 from haxlb.config.instances import PlacedInstance
-from haxlb.config.meaning_value import LATER, Origin, Value, counted, origin
+from haxlb.config.meaning_track import track_sentence
+from haxlb.config.meaning_value import Origin, Value, counted, origin
 from haxlb.config.printer import in_seconds
+from haxlb.config.printer_addresses import option_words
 from haxlb.model.node import NodeConfig, VrrpInstance
-from haxlb.model.tracking import Track, TrackKind, TrackScript
-from haxlb.vrrp.advert import MULTICAST_GROUP
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
-from haxlb.vrrp.timers import master_down_interval, skew_time
+from haxlb.vrrp.timers import skew_time
 from keepalived_compat.section import Section
 
 _HIGHEST_TTL = 255
@@ -27,34 +27,67 @@ def instance_values(placed: PlacedInstance, root: Section) -> Iterator[Value]:
     def value(name: str, text: str, globally: str = "") -> Value:
         return Value(name=name, text=text, origin=origin(name, section, everywhere=root, globally=globally))
 
+    def switch(name: str, *, on: bool, default: bool, globally: str = "") -> Iterator[Value]:
+        if on is not default:
+            yield value(name, "yes" if on else "no", globally)
+
     yield value("state", instance.initial_role.value)
     yield value("interface", instance.interface)
     yield value("virtual_router_id", str(instance.vrid))
     yield value("priority", str(instance.priority))
-    yield value("version", str(instance.version), "vrrp_version")
+    yield value("version", f"{instance.version}, IPv{instance.family}", "vrrp_version")
     yield value("advert_int", f"{in_seconds(instance.advert_interval_us)} s")
+    yield value("down_timer_adverts", str(instance.down_timer_adverts), "vrrp_down_timer_adverts")
+    yield from switch("strict_mode", on=instance.strict, default=False, globally="vrrp_strict")
     if instance.nopreempt:
         yield value("nopreempt", "yes")
     else:
         yield value("preempt_delay", f"{in_seconds(instance.preempt_delay_us)} s")
-    yield value("authentication", "none" if instance.auth_pass is None else "PASS")
+    yield value("authentication", "none" if instance.auth_pass is None else "AH" if instance.auth_ah else "PASS")
     yield _source(instance, section)
     if instance.peers:
         yield value("unicast_peer", " ".join(map(str, instance.peers)))
+        yield value("check_unicast_src", "yes" if instance.check_unicast_src else "no", "vrrp_check_unicast_src")
+        if instance.unicast_ttl != _HIGHEST_TTL:
+            yield value("unicast_ttl", str(instance.unicast_ttl))
     else:
-        yield value("mcast_dst_ip", str(MULTICAST_GROUP), "vrrp_mcast_group4")
+        yield value("mcast_dst_ip", str(_group(instance)), f"vrrp_mcast_group{instance.family}")
+    if instance.virtual_mac is not None:
+        mac = instance.virtual_mac
+        yield value("use_ipvlan" if mac.ipvlan else "use_vmac", " ".join(filter(None, (mac.interface, mac.mac))))
+        yield from switch("vmac_xmit_base", on=mac.xmit_base, default=False)
     yield value("virtual_ipaddress", " ".join(f"{vip} dev {vip.interface}" for vip in instance.vips) or "none")
+    if instance.excluded_vips:
+        shown = " ".join(f"{vip} dev {vip.interface}" for vip in instance.excluded_vips)
+        yield value("virtual_ipaddress_excluded", shown)
+    yield from switch("accept", on=instance.accept, default=True)
+    yield from switch("track_src_ip", on=instance.track_source, default=False)
+    yield from switch(
+        "lower_prio_no_advert", on=instance.lower_prio_no_advert, default=False, globally="vrrp_lower_prio_no_advert"
+    )
+    yield from switch(
+        "higher_prio_send_advert",
+        on=instance.higher_prio_send_advert,
+        default=False,
+        globally="vrrp_higher_prio_send_advert",
+    )
     for name in _GARP:
         found = getattr(instance.garp, name, None)
         text = str(found) if found is not None else f"{in_seconds(getattr(instance.garp, f'{name}_us'))} s"
         yield value(f"garp_{name}", text, f"vrrp_garp_{name}")
+    yield from switch("smtp_alert", on=instance.smtp_alert, default=False, globally="smtp_alert")
+
+
+def _group(instance: VrrpInstance) -> object:
+    return instance.multicast_group or MULTICAST_GROUPS[instance.family]
 
 
 def _source(instance: VrrpInstance, section: Section) -> Value:
     name = "unicast_src_ip" if instance.peers else "mcast_src_ip"
-    if instance.source is None:
-        return Value(name=name, text=f"the first address of {instance.interface}", origin=Origin.DEFAULT)
-    return Value(name=name, text=str(instance.source), origin=origin(name, section))
+    if instance.source is not None:
+        return Value(name=name, text=str(instance.source), origin=origin(name, section))
+    what = "first" if instance.family == 4 else "link-local"  # noqa: PLR2004 - the family
+    return Value(name=name, text=f"the {what} address of {instance.interface}", origin=Origin.DEFAULT)
 
 
 def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
@@ -63,45 +96,57 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
     yield f"at the start: {begins(instance)}"
     if instance.priority != OWNER_PRIORITY:
         skew = skew_time(instance.version, instance.priority, interval)
-        down = master_down_interval(instance.version, instance.priority, interval)
         yield (
-            f"as BACKUP it takes over {seconds(down)} after the last advert,"
+            f"as BACKUP it takes over {seconds(down_interval(instance))} after the last advert,"
             f" {seconds(skew)} after the MASTER has resigned"
         )
         yield _preemption(instance)
-    lowest, highest = (master_down_interval(instance.version, each, interval) for each in (OWNER_PRIORITY - 1, 1))
-    where = "its peers" if instance.peers else str(MULTICAST_GROUP)
+    lowest, highest = (down_interval(instance, each) for each in (OWNER_PRIORITY - 1, 1))
+    where = "its peers" if instance.peers else str(_group(instance))
     yield (
         f"as MASTER it sends an advert to {where} every {in_seconds(interval)} s; when it dies, a peer takes over"
         f" {seconds(lowest)} to {seconds(highest)} after the last one, by its own priority; when it is stopped, within"
         f" {seconds(skew_time(instance.version, 1, interval))}"
     )
     yield _announcements(instance)
-    yield f"the loss of {instance.interface} makes it FAULT: it gives up its addresses"
-    yield from _planned(instance, config)
-    scripts = {each.name: each for each in config.track_scripts}
-    for track in instance.tracks:
-        if (track.kind, track.name) != (TrackKind.INTERFACE, instance.interface):
-            script = scripts.get(track.name) if track.kind is TrackKind.SCRIPT else None
-            yield f"{_track(instance, track, script)} {LATER}"
-
-
-def _planned(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
+    yield from _addresses(instance, config)
+    if instance.track_primary:
+        yield f"the loss of {instance.interface} makes it FAULT: it gives up its addresses"
+    else:
+        yield f"the loss of {instance.interface} is no fault (dont_track_primary)"
     for group in config.sync_groups:
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
-            yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name}) {LATER}"
-    further = instance.excluded_vips
+            yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name})"
+    for track in instance.tracks:
+        yield track_sentence(instance, track, config)
+
+
+def _addresses(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
     following = counted(
-        (len(further), "further address", "further addresses"),
+        (len(instance.excluded_vips), "further address", "further addresses"),
         (len(instance.routes), "route", "routes"),
         (len(instance.rules), "rule", "rules"),
     )
     if following:
-        yield f"{following} come and go with the MASTER {LATER}"
+        yield f"{following} come and go with the MASTER; adverts do not name them"
+    for vip in (*instance.vips, *instance.excluded_vips):
+        if words := option_words(vip):
+            yield f"{vip.address} is put on with `{words}`"
+    if instance.virtual_mac is not None:
+        mac = instance.virtual_mac
+        sender = instance.interface if mac.xmit_base else mac.interface
+        yield f"its addresses live on {mac.interface}, made on {instance.interface}; adverts leave from {sender}"
+    if not instance.accept:
+        yield "packets to its addresses are dropped, but for what ARP or neighbour discovery needs: they only forward"
+    lifetime = config.speaker.vip_lifetime_s
+    if instance.vips and lifetime:
+        yield f"should haxlb die as a whole, the kernel takes its addresses off within {lifetime} s"
+    if instance.check_unicast_src:
+        yield "adverts of others than its peers do not count"
     for limits in instance.ttl_limits:
         lowest, highest = limits.lowest or 0, _HIGHEST_TTL if limits.highest is None else limits.highest
-        yield f"adverts of {limits.peer} count with a TTL of {lowest} to {highest} only {LATER}"
+        yield f"adverts of {limits.peer} count with a TTL of {lowest} to {highest} only"
 
 
 def _preemption(instance: VrrpInstance) -> str:
@@ -124,39 +169,3 @@ def _announcements(instance: VrrpInstance) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _noticed_us(script: TrackScript) -> int:
-    """The worst case: it begins to hang right after a run that was well, and each run lasts its whole timeout.
-
-    keepalived skips runs that are due while one is under way.
-    """
-    interval, timeout = script.interval_us, script.timeout_us
-    period = max(-(-timeout // interval), 1) * interval
-    return interval + (script.fall - 1) * period + timeout
-
-
-def _in_a_row(fall: int) -> str:
-    return "" if fall == 1 else f", {fall} times in a row"
-
-
-def _track(instance: VrrpInstance, track: Track, script: TrackScript | None) -> str:
-    what = f"{track.name} {'being well' if track.reverse else 'failing'}"
-    if script is not None:
-        noticed = _noticed_us(script)
-        what += (
-            f" ({script.run}, every {in_seconds(script.interval_us)} s{_in_a_row(script.fall)}:"
-            f" noticed after at most {in_seconds(noticed)} s)"
-        )
-    if track.kind is TrackKind.FILE and track.weight:
-        return f"{track.name} adds {track.weight} times the number in its file to the priority {instance.priority}"
-    if not track.weight:
-        return f"{what} makes it FAULT: it gives up its addresses, and any peer takes over"
-    if instance.priority == OWNER_PRIORITY:
-        return f"{what} changes nothing: priority 255 has no weights"
-    well = highest_priority(instance)
-    after = min(max(well - abs(track.weight), 1), 254)
-    text = f"{what} makes {well} → {after}; a peer needs more than {after} to take over"
-    if lowest_priority(instance) < after:
-        text += f" (all of them failing: {lowest_priority(instance)})"
-    return text

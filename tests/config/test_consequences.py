@@ -13,7 +13,18 @@ from haxlb.config.consequences import Fate, consequences
 from haxlb.health.monitor import Configured, Monitor
 from haxlb.model.addresses import Vip
 from haxlb.model.commands import Command
-from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig, Role, Scheduler
+from haxlb.model.groups import SyncGroup
+from haxlb.model.node import (
+    ForwardingSettings,
+    MqttSettings,
+    NodeConfig,
+    Role,
+    Scheduler,
+    SpeakerSettings,
+    VirtualMac,
+)
+from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo
+from haxlb.model.routes import Route
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.inputs import AddVips, LinkChanged, Reconfigure, RemoveVips, SendAdvert, Start, TimerExpired
 from haxlb.vrrp.router import Router
@@ -231,16 +242,68 @@ def test_it_is_what_a_master_does(config, changes):
         assert any(isinstance(each, kind) for each in done) == any(words in each for each in effects), words
 
 
-def test_what_is_tracked_changes_nothing_yet(config):
+def test_what_is_tracked(config):
     track = Track(kind=TrackKind.SCRIPT, name="chk", weight=-20)
-    after = replace(
-        with_instance(config, tracks=(track,)), track_scripts=(TrackScript(name="chk", run=Command(argv=("x",))),)
-    )
+    script = TrackScript(name="chk", run=Command(argv=("x",)))
+    after = replace(with_instance(config, tracks=(track,)), track_scripts=(script,))
     found = {each.name: each for each in consequences(config, after)}
     assert found["VI_1"].reason == "track chk weight -20 added"
-    assert found["VI_1"].effects == ("it keeps its state",)
-    assert found["track_scripts"].effects == ("nothing: they are not supported yet",)
-    assert found["track_scripts"].fate is Fate.KEPT
+    assert found["VI_1"].effects[1].startswith("chk counts as well until its first result")
+    assert (found["chk"].kind, found["chk"].fate) == ("vrrp_script", Fate.ADDED)
+    slower = replace(after, track_scripts=(replace(script, interval_us=2_000_000),))
+    found = {each.name: each for each in consequences(after, slower)}
+    assert (found["chk"].fate, found["chk"].reason) == (Fate.RETUNED, "interval 1 s -> 2 s")
+    assert found["chk"].effects == ("its last result stays until it has run again",)
+    found = {each.name: each for each in consequences(after, config)}
+    assert found["chk"].fate is Fate.REMOVED
+
+
+def test_sync_groups(config):
+    group = SyncGroup(name="VG", members=("VI_1", "VI_2"))
+    (found,) = [each for each in consequences(config, replace(config, sync_groups=(group,))) if each.name == "VG"]
+    assert (found.kind, found.fate) == ("vrrp_sync_group", Fate.ADDED)
+    assert "VI_1, VI_2 are MASTER together" in found.effects[0]
+    before = replace(config, sync_groups=(group,))
+    after = replace(config, sync_groups=(replace(group, tracking_weight=True),))
+    (found,) = [each for each in consequences(before, after) if each.name == "VG"]
+    assert (found.fate, found.reason, found.effects) == (Fate.RETUNED, "tracking_weight False -> True", ())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("speaker", SpeakerSettings(vip_lifetime_s=0), "vip_lifetime_s 2 -> 0"),
+        ("notification", NotificationSettings(fifos=(NotifyFifo(path="/run/f"),)), "fifos none -> /run/f"),
+        ("notification", NotificationSettings(mail=MailSettings(server="mx")), "mail none -> mx"),
+        ("static_routes", (Route(destination="10.0.0.0/8", via="192.0.2.1"),), "they are others"),
+    ],
+)
+def test_settings(config, name, value, reason):
+    (found,) = [each for each in consequences(config, replace(config, **{name: value})) if each.name == name]
+    assert (found.kind, found.fate, found.reason) == ("settings", Fate.RETUNED, reason)
+    assert found.effects
+
+
+@pytest.mark.parametrize(
+    ("changes", "effect"),
+    [
+        ({"routes": (Route(destination="10.0.0.0/8", via="192.0.2.1"),)}, "as MASTER it puts on 1 route"),
+        ({"virtual_mac": VirtualMac(interface="vrrp.51", mac="02:00:00:00:00:01")}, "the interface vrrp.51 is made"),
+        ({"peers": (IPv4Address("10.0.0.9"),)}, "a peer that is not changed likewise may not hear it any more"),
+        ({"auth_ah": True}, "it refuses the adverts of a peer that was not changed likewise"),
+        ({"down_timer_adverts": 5}, "as BACKUP it takes over after"),
+    ],
+)
+def test_what_is_retuned(config, changes, effect):
+    ((fate, _, effects),) = told(config, with_instance(config, **changes)).values()
+    assert fate is Fate.RETUNED
+    assert any(each.startswith(effect) for each in effects), effects
+
+
+def test_the_other_family_is_another_instance(config):
+    after = with_instance(config, family=6)
+    fates = {fate for (kind, _), (fate, _, _) in told(config, after).items() if kind == "vrrp_instance"}
+    assert fates == {Fate.RECREATED}
 
 
 @pytest.mark.parametrize("retry", [None, 9])

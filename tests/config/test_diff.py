@@ -42,7 +42,7 @@ def test_a_changed_instance_says_what_changed(config):
     plan = plan_reload(config, after)
     (line,) = plan.lines()
     assert line == (
-        "vrrp_instance VI_1 changed: vip 192.168.10.100/24 removed, vip 192.168.10.100/32 added, "
+        "vrrp_instance VI_1 changed: vip 192.168.10.100/32 (prefix_length 24 -> 32), "
         "priority 150 -> 90, advert_interval 1 s -> 2 s, auth_pass is another one"
     )
     assert plan.virtual_servers.none

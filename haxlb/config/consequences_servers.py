@@ -1,0 +1,120 @@
+"""What a reload does to virtual servers, real servers and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from haxlb.config.diff import real_server_differences, server_differences
+from haxlb.config.fate import Consequence, Fate
+from haxlb.model.node import Check, NodeConfig, RealServer, VirtualServer
+
+
+def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
+    """Of virtual servers and their real servers, as Checker.configure does it."""
+    old = {each.endpoint: each for each in before.virtual_servers}
+    new = {each.endpoint: each for each in after.virtual_servers}
+    known = frozenset(
+        check for each in before.virtual_servers for server in each.real_servers for check in server.checks
+    )
+    for endpoint, server in new.items():
+        was = old.get(endpoint)
+        if was is not None:
+            yield from _retuned_server(was, server, known)
+            continue
+        yield Consequence(
+            kind="virtual_server",
+            name=str(endpoint),
+            fate=Fate.ADDED,
+            reason=f"{len(server.real_servers)} real servers are new",
+            effects=(f"its real servers count as {_assumed(server)} until their checks know",),
+        )
+    for endpoint in old:
+        if endpoint not in new:
+            yield Consequence(
+                kind="virtual_server",
+                name=str(endpoint),
+                fate=Fate.REMOVED,
+                reason="it is gone",
+                effects=("its packets, also those of its connections, go to the kernel of this host",),
+            )
+
+
+def _assumed(server: VirtualServer) -> str:
+    return "down (alpha)" if server.alpha else "up"
+
+
+def _retuned_server(old: VirtualServer, new: VirtualServer, known: frozenset[Check]) -> Iterator[Consequence]:
+    if old == new:
+        yield Consequence(kind="virtual_server", name=str(new.endpoint), fate=Fate.KEPT)
+        return
+    own = ", ".join(server_differences(replace(old, real_servers=()), replace(new, real_servers=())))
+    yield Consequence(
+        kind="virtual_server",
+        name=str(new.endpoint),
+        fate=Fate.RETUNED,
+        reason=own or "its real servers",
+        effects=("its connections stay with their servers", *_server_effects(old, new)),
+    )
+    before = {each.key: each for each in old.real_servers}
+    after = {each.key: each for each in new.real_servers}
+    for key, server in after.items():
+        yield _real_server(new, before.get(key), server, known)
+    for key in before:
+        if key not in after:
+            yield Consequence(
+                kind="real_server",
+                name=f"{new.endpoint} {key}",
+                fate=Fate.REMOVED,
+                reason="it is gone",
+                effects=("its connections go to other servers, which do not know them; drain it with weight 0 before",),
+            )
+
+
+def _server_effects(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
+    if (old.scheduler, old.mh_port) != (new.scheduler, new.mh_port):
+        yield f"new ones are distributed by {new.scheduler.value}"
+    if (old.quorum, old.hysteresis) != (new.quorum, new.hysteresis):
+        yield "the quorum is judged anew at once"
+    if old.alpha != new.alpha:
+        yield "alpha counts for servers that are new"
+    if old.sorry_server != new.sorry_server:
+        yield "the sorry server changes at once when it serves"
+
+
+def _real_server(
+    service: VirtualServer, old: RealServer | None, new: RealServer, known: frozenset[Check]
+) -> Consequence:
+    name = f"{service.endpoint} {new.key}"
+    if old is None:
+        effect = f"counts as {_assumed(service)} until its checks know" if new.checks else "has no check: it is up"
+        return Consequence(kind="real_server", name=name, fate=Fate.ADDED, reason="it is new", effects=(effect,))
+    if old == new:
+        return Consequence(kind="real_server", name=name, fate=Fate.KEPT)
+    return Consequence(
+        kind="real_server",
+        name=name,
+        fate=Fate.RETUNED,
+        reason=", ".join(real_server_differences(old, new)),
+        effects=tuple(_real_server_effects(old, new, known)),
+    )
+
+
+def _real_server_effects(old: RealServer, new: RealServer, known: frozenset[Check]) -> Iterator[str]:
+    if old.weight != new.weight:
+        yield (
+            "new connections come by the new weights, its own stay"
+            if new.weight
+            else "it is drained: its connections stay, it gets no new ones"
+        )
+    if old.checks == new.checks:
+        return
+    if not new.checks:
+        yield "without a check it is up from now on"
+    elif unknown := [each for each in new.checks if each not in known]:
+        yield f"{_checks(unknown)} without a verdict; until there is one the server stays as it is"
+
+
+def _checks(checks: Iterable[Check]) -> str:
+    kinds = [each.kind.value for each in checks]
+    return f"{', '.join(kinds)} {'begins' if len(kinds) == 1 else 'begin'}"
