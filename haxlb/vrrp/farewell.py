@@ -2,14 +2,14 @@
 
 The winner of a split does not know that there was one unless it hears the loser, and then it does not announce the
 addresses. So the loser says one more thing after it has taken its addresses off. A winner answers an advert of
-lower priority at once, an interval before its next advert is due. If instead nothing comes until that one, the way to
-the winner is not open yet: it is said again.
+lower priority at once. If instead nothing comes until its next advert in turn, the way to the winner is not open yet:
+it is said again, an interval later, then two, then four.
 """
 
 from __future__ import annotations
 
-_REPEATS = 2
-"""A winner may be configured not to answer (lower_prio_no_advert): it is not told for ever."""
+_REPEATS = 6
+"""Sixty-three intervals. A winner may be configured not to answer (lower_prio_no_advert): it is not told for ever."""
 
 
 class Farewell:
@@ -22,7 +22,7 @@ class Farewell:
     def begin(self, now: int) -> None:
         """It was sent at this time."""
         self._said_at = now
-        self._repeats = _REPEATS
+        self._repeats = 0
 
     def end(self) -> None:
         """It matters no more."""
@@ -32,9 +32,12 @@ class Farewell:
         """The winner's advert has come; whether ours is to be sent once more."""
         if self._said_at is None:
             return False
-        if now - self._said_at < interval_us // 2 or not self._repeats:
+        since = now - self._said_at
+        if since * 2 < interval_us or self._repeats == _REPEATS:
             self._said_at = None
             return False
+        if since < (interval_us << self._repeats) - interval_us // 2:
+            return False
         self._said_at = now
-        self._repeats -= 1
+        self._repeats += 1
         return True

@@ -6,6 +6,7 @@ Far smaller than the simulator on purpose: what fails here is the speaker, not a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from typing import Any
@@ -36,6 +37,8 @@ class Node:
         self.address = IPv4Address(f"192.0.2.{host}")
         self.alive = True
         self.frozen = False
+        self.no_last_word = False
+        """Yields without a word, as a keepalived does."""
         self.alarm: int | None = None
         self.alarms_set = 0
         self.inbox: list[Datagram] = []
@@ -70,6 +73,8 @@ class Node:
         self.alarm = deadline_us
 
     def send(self, datagram: Datagram) -> None:
+        if self.no_last_word and self.role() is Role.BACKUP and datagram.payload[2]:
+            return
         self.sent.append((self.lan.now, datagram))
         self.write(f"send {datagram.payload[2]}")
         self.lan.carry(self, datagram)
@@ -93,7 +98,9 @@ class Node:
         self.held.difference_update(listed)
 
     def announce(self, vips: Any) -> None:
-        self.write("announce " + " ".join(map(str, vips)))
+        listed = tuple(vips)
+        self.write("announce " + " ".join(map(str, listed)))
+        self.lan.hear_announcement(self, listed)
 
     def link(self, interface: str) -> Link | None:
         return self.interfaces.get(interface)
@@ -162,7 +169,8 @@ class Lan:
         self.now = 0
         self.nodes: list[Node] = []
         self.cut: set[tuple[Node, Node]] = set()
-        self.flying: list[tuple[int, Node, Datagram]] = []
+        self.flying: list[tuple[int, Callable[[], None]]] = []
+        self.client: Client | None = None
         self.watch: Callable[[], None] = lambda: None
 
     def node(self, host: int, *instances: VrrpInstance) -> Node:
@@ -180,7 +188,13 @@ class Lan:
             if node is sender or (sender, node) in self.cut or not (multicast or datagram.destination == node.address):
                 continue
             at = self.now + LATENCY_US
-            self.flying.append((at, node, dataclasses.replace(datagram, at_us=at)))
+            arrival = dataclasses.replace(datagram, at_us=at)
+            self.flying.append((at, functools.partial(self._arrive, node, arrival)))
+
+    def hear_announcement(self, node: Node, vips: tuple[Vip, ...]) -> None:
+        """Cuts are of adverts only: gratuitous ARP reaches the client."""
+        if self.client is not None and self.client.vip in vips:
+            self.flying.append((self.now + LATENCY_US, functools.partial(self.client.learn, node)))
 
     def inject(self, node: Node, datagram: Datagram) -> None:
         """Something from outside, at once."""
@@ -200,23 +214,61 @@ class Lan:
                 if node.alive and not node.frozen and node.alarm is not None and node.alarm <= self.now:
                     node.alarm = None
                     node.speaker.on_wake()
+            if self.client is not None:
+                self.client.look(self.now)
             self.watch()
         self.now = until
 
     def _deliver(self) -> None:
         while self.flying and self.flying[0][0] <= self.now:
-            _, node, datagram = self.flying.pop(0)
-            if not node.alive or not node.interfaces[datagram.interface].up:
-                continue
-            if node.frozen:
-                node.inbox.append(datagram)  # the kernel keeps it
-            else:
-                node.speaker.on_datagram(datagram)
+            self.flying.pop(0)[1]()
+
+    def _arrive(self, node: Node, datagram: Datagram) -> None:
+        if not node.alive or not node.interfaces[datagram.interface].up:
+            return
+        if node.frozen:
+            node.inbox.append(datagram)  # the kernel keeps it
+        else:
+            node.speaker.on_datagram(datagram)
+
+
+class Client:
+    """A neighbour that believes the last gratuitous ARP, and asks nobody."""
+
+    def __init__(self, vip: Vip) -> None:
+        self.vip = vip
+        self.believes: Node | None = None
+        self.dark: list[tuple[int, int]] = []
+        """From when to when the one that it believes did not have the address, µs."""
+        self._dark_since: int | None = None
+
+    def learn(self, node: Node) -> None:
+        self.believes = node
+
+    def look(self, now: int) -> None:
+        dark = self.believes is not None and self.vip not in self.believes.held
+        if dark and self._dark_since is None:
+            self._dark_since = now
+        elif not dark and self._dark_since is not None:
+            self.dark.append((self._dark_since, now))
+            self._dark_since = None
+
+    def darkness_us(self, now: int) -> int:
+        """All together until now."""
+        ongoing = 0 if self._dark_since is None else now - self._dark_since
+        return ongoing + sum(end - begin for begin, end in self.dark)
 
 
 @pytest.fixture
 def lan() -> Lan:
     return Lan()
+
+
+@pytest.fixture
+def client(lan: Lan) -> Client:
+    """Of the address that instances have unless told otherwise."""
+    lan.client = Client(vip(100))
+    return lan.client
 
 
 @pytest.fixture
