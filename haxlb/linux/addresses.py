@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from socket import AF_INET, AF_INET6
 
 from haxlb.linux.present_addresses import (
-    IFA_F_DADFAILED,
     IFA_F_HOMEADDRESS,
     IFA_F_MANAGETEMPADDR,
     IFA_F_MCAUTOJOIN,
     IFA_F_NODAD,
     IFA_F_NOPREFIXROUTE,
+    IFA_F_TENTATIVE,
     Present,
     present_addresses,
 )
@@ -37,6 +37,8 @@ from haxlb.model.errors import HostError, NotPermitted
 LIFETIME_S = 2
 RENEW_EVERY_S = 0.7
 """Two renewals may be late or lost before an address goes."""
+_PROBING_S = 5.0
+"""A probe of one second after a random delay of at most one (RFC 4862 section 5.4.2), and then some."""
 FOREVER = 2**32 - 1
 """INFINITY_LIFE_TIME of <linux/if_addr.h>."""
 _FLAGS = {
@@ -71,6 +73,8 @@ class Addresses:
         """On the interface of which index: one that is renamed still has the address."""
         self._ageing: dict[Vip, float] = {}
         """VIPs whose preferred lifetime ends, and when."""
+        self._probed: dict[Vip, float] = {}
+        """VIPs that are probed for duplicates, and since when they are held."""
         self._encoded: dict[tuple[Vip, int, int, bool], bytes] = {}
 
     @property
@@ -112,6 +116,8 @@ class Addresses:
             preferred = preferred_s(vip)
             if vip not in self._held and preferred != FOREVER:
                 self._ageing[vip] = self._monotonic() + preferred
+            if vip not in self._held and "-nodad" in vip.flags and vip.family == _IPV6:
+                self._probed[vip] = self._monotonic()
             self._held[vip] = None
         self._change(wanted, RTM_NEWADDR)
 
@@ -121,6 +127,7 @@ class Addresses:
         for vip in wanted:
             self._held.pop(vip, None)
             self._ageing.pop(vip, None)
+            self._probed.pop(vip, None)
         self._change(wanted, RTM_DELADDR)
         for vip in wanted:
             self._put.pop(vip, None)
@@ -147,11 +154,17 @@ class Addresses:
         return left_over
 
     def duplicates(self) -> tuple[Vip, ...]:
-        """Held VIPs of which duplicate address detection has found that another host has them. Raises HostError."""
-        if not any(vip.family == _IPV6 for vip in self._held):
+        """Held VIPs that another host has, too, as the probing that `-nodad` asks for has found. Raises HostError.
+
+        An address that has a lifetime does not stay on as failed: the kernel takes it off (addrconf_dad_stop) and
+        `renew` puts it on again, so it is one that is still being probed long after it was put on.
+        """
+        late = self._monotonic() - _PROBING_S
+        doubtful = [vip for vip, since in self._probed.items() if since <= late]
+        if not doubtful:
             return ()
-        failed = {(each.address, each.index) for each in self._present(AF_INET6) if each.flags & IFA_F_DADFAILED}
-        return tuple(vip for vip in self._held if (vip.address, self._index_of(vip.interface)) in failed)
+        usable = {(each.address, each.index) for each in self._present(AF_INET6) if not each.flags & IFA_F_TENTATIVE}
+        return tuple(vip for vip in doubtful if (vip.address, self._index_of(vip.interface)) not in usable)
 
     def _change(self, vips: tuple[Vip, ...], kind: int) -> None:
         problems: list[tuple[Vip, int]] = []
