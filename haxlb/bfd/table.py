@@ -98,11 +98,12 @@ class Refused:
 TableEffect = Transmit | Changed | Refused
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Row:
+    key: SessionKey
     session: Session
     stamp: int = 0
-    """Of its only valid entry in the heap."""
+    """Of its only valid entry in the heap; -1 = there is none any more."""
     entered_at: int | None = None
     """The time of that entry; the session may be due later, which is then found out."""
 
@@ -113,10 +114,10 @@ class SessionTable:
     def __init__(self, chance: Chance) -> None:
         self._chance = chance
         self._rows: dict[SessionKey, _Row] = {}
-        self._by_discriminator: dict[int, SessionKey] = {}
-        self._heap: list[tuple[int, int, SessionKey]] = []
+        self._by_discriminator: dict[int, _Row] = {}
+        self._heap: list[tuple[int, int, _Row]] = []
         self._stamp = 0
-        self._altered: dict[SessionKey, None] = {}
+        self._altered: dict[_Row, None] = {}
         self.refused: dict[str, int] = {}
         """Packets that could be given to no session, by reason."""
 
@@ -146,61 +147,59 @@ class SessionTable:
         effects: list[TableEffect] = []
         for key in [each for each in self._rows if each not in wanted]:
             row = self._rows.pop(key)
-            self._altered.pop(key, None)
+            row.stamp = -1
             del self._by_discriminator[row.session.discriminator]
-            effects += self._translated(key, row.session, row.session.handle(Disable(), now))
+            effects += _translated(row, row.session.handle(Disable(), now))
         for key, settings in wanted.items():
             if key in self._rows:
-                effects += self._handle(key, Reconfigure(settings=settings), now)
+                effects += self._handle(self._rows[key], Reconfigure(settings=settings), now)
             else:
                 session = Session(settings, self._new_discriminator(), self._chance, now)
-                self._rows[key] = _Row(session=session)
-                self._by_discriminator[session.discriminator] = key
-                self._enter(key)
-        self._altered = dict.fromkeys(wanted)
+                row = self._rows[key] = _Row(key=key, session=session)
+                self._by_discriminator[session.discriminator] = row
+                self._enter(row)
+        self._altered = dict.fromkeys(self._rows[key] for key in wanted)
         return effects
 
     def receive(self, arrival: Arrival, now: int) -> list[TableEffect]:
         """Take one packet."""
-        key = None
+        row = None
         try:
             packet = decode(arrival.payload)
-            key = self._find(packet, arrival)
-            self._check(key, packet, arrival)
+            row = self._find(packet, arrival)
+            _check(row.session.settings, packet, arrival)
         except PeerError as problem:
-            counters = self.refused if key is None else self._rows[key].session.counters.refused
+            counters = self.refused if row is None else row.session.counters.refused
             counters[problem.reason] = counters.get(problem.reason, 0) + 1
             return [Refused(source=arrival.source, reason=problem.reason, detail=problem.message)]
-        return self._handle(key, Received(packet=packet), now)
+        return self._handle(row, Received(packet=packet), now)
 
     def expire(self, now: int) -> list[TableEffect]:
         """Whatever was due until now."""
         effects: list[TableEffect] = []
         # A session that comes due again at once waits for the next call: none may keep the others from their turn.
-        due: dict[SessionKey, None] = {}
+        due: list[_Row] = []
         while self._heap and self._heap[0][0] <= now:
-            _, stamp, key = heapq.heappop(self._heap)
-            row = self._rows.get(key)
-            if row is not None and row.stamp == stamp:
+            _, stamp, row = heapq.heappop(self._heap)
+            if row.stamp == stamp:
                 row.entered_at = None
-                due[key] = None
-        for key in due:
-            effects += self._handle(key, TimerExpired(), now)
+                due.append(row)
+        for row in due:
+            effects += self._handle(row, TimerExpired(), now)
         return effects
 
     def next_deadline(self) -> int | None:
         """When `expire` has something to do again."""
         while self._heap:
-            at, stamp, key = self._heap[0]
-            row = self._rows.get(key)
-            if row is not None and row.stamp == stamp:
+            at, stamp, row = self._heap[0]
+            if row.stamp == stamp:
                 return at
             heapq.heappop(self._heap)
         return None
 
     def take_results(self) -> tuple[TrackResult, ...]:
         """After a `configure` all results, later those that have changed since the last call."""
-        taken = tuple(self._rows[key].session for key in self._altered)
+        taken = tuple(row.session for row in self._altered)
         self._altered.clear()
         return tuple(
             TrackResult(
@@ -213,65 +212,39 @@ class SessionTable:
 
     # -- which session
 
-    def _find(self, packet: ControlPacket, arrival: Arrival) -> SessionKey:
+    def _find(self, packet: ControlPacket, arrival: Arrival) -> _Row:
         """RFC 5880 section 6.8.6 and RFC 5881 section 3. Raises PeerError."""
         if packet.your_discriminator:
-            key = self._by_discriminator.get(packet.your_discriminator)
+            row = self._by_discriminator.get(packet.your_discriminator)
             # A discriminator can be guessed or be a former one's; the ends it came from must be the session's, too.
-            if key is not None and _is_between(key, arrival):
-                return key
+            if row is not None and _is_between(row.key, arrival):
+                return row
             raise PeerError("unknown_session", f"no session with {arrival.source} has this discriminator")
-        for key in (
-            SessionKey(neighbor=arrival.source, source=arrival.destination, multihop=arrival.multihop),
-            SessionKey(neighbor=arrival.source, source=None, multihop=arrival.multihop),
-        ):
-            if key in self._rows:
-                return key
+        for source in (arrival.destination, None):
+            row = self._rows.get(SessionKey(neighbor=arrival.source, source=source, multihop=arrival.multihop))
+            if row is not None:
+                return row
         raise PeerError("unknown_session", f"there is no session with {arrival.source}")
-
-    def _check(self, key: SessionKey, packet: ControlPacket, arrival: Arrival) -> None:
-        """Raises PeerError."""
-        lowest = lowest_ttl(self._rows[key].session.settings)
-        if arrival.ttl < lowest:
-            raise PeerError("ttl", f"its TTL is {arrival.ttl}, less than {lowest}: it came through routers")
-        if packet.demand:
-            raise PeerError("demand", "it asks for demand mode, which is not supported")
 
     # -- sessions and the heap
 
-    def _handle(self, key: SessionKey, event: Input, now: int) -> list[TableEffect]:
-        row = self._rows[key]
+    def _handle(self, row: _Row, event: Input, now: int) -> list[TableEffect]:
         before = row.session.well
-        effects = self._translated(key, row.session, row.session.handle(event, now))
+        effects = _translated(row, row.session.handle(event, now))
         if row.session.well is not before:
-            self._altered[key] = None
-        self._enter(key)
+            self._altered[row] = None
+        self._enter(row)
         return effects
 
-    def _translated(self, key: SessionKey, session: Session, effects: list[Effect]) -> list[TableEffect]:
-        return [
-            Transmit(key=key, payload=encode(each.packet))
-            if isinstance(each, Send)
-            else Changed(
-                name=session.settings.name,
-                neighbor=key.neighbor,
-                before=each.before,
-                after=each.after,
-                reason=each.reason,
-            )
-            for each in effects
-        ]
-
-    def _enter(self, key: SessionKey) -> None:
-        row = self._rows[key]
+    def _enter(self, row: _Row) -> None:
         deadline = row.session.next_deadline()
         # Each packet moves a deadline away: one entry, too early at worst, keeps a flood of them out of the heap.
         if deadline is None or (row.entered_at is not None and row.entered_at <= deadline):
             return
         self._stamp += 1
         row.stamp, row.entered_at = self._stamp, deadline
-        # The stamp is unique, so two entries never compare their keys.
-        heapq.heappush(self._heap, (deadline, self._stamp, key))
+        # The stamp is unique, so two entries never compare their rows.
+        heapq.heappush(self._heap, (deadline, self._stamp, row))
 
     def _new_discriminator(self) -> int:
         for _ in range(1000):
@@ -279,6 +252,30 @@ class SessionTable:
             if chosen not in self._by_discriminator:
                 return chosen
         raise Bug("the source of chance says the same number again and again")
+
+
+def _check(settings: BfdSession, packet: ControlPacket, arrival: Arrival) -> None:
+    """Raises PeerError."""
+    lowest = lowest_ttl(settings)
+    if arrival.ttl < lowest:
+        raise PeerError("ttl", f"its TTL is {arrival.ttl}, less than {lowest}: it came through routers")
+    if packet.demand:
+        raise PeerError("demand", "it asks for demand mode, which is not supported")
+
+
+def _translated(row: _Row, effects: list[Effect]) -> list[TableEffect]:
+    return [
+        Transmit(key=row.key, payload=encode(each.packet))
+        if isinstance(each, Send)
+        else Changed(
+            name=row.session.settings.name,
+            neighbor=row.key.neighbor,
+            before=each.before,
+            after=each.after,
+            reason=each.reason,
+        )
+        for each in effects
+    ]
 
 
 def _is_between(key: SessionKey, arrival: Arrival) -> bool:

@@ -1,0 +1,156 @@
+"""Drives the BFD sessions of a process: sockets, one timerfd, and what has changed.
+
+What has arrived is taken before an expired timer is looked at: a process that was stalled must find the packets that
+were waiting before it declares their sender lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+
+from haxlb.bfd.packet import State
+from haxlb.bfd.session import Session
+from haxlb.bfd.table import Changed, SessionKey, SessionTable, TableEffect, Transmit
+from haxlb.daemon.ports import ClockPort
+from haxlb.linux.bfd_sockets import BfdSockets
+from haxlb.linux.log import Complaints, Log
+from haxlb.linux.timerfd import TimerfdWake
+from haxlb.model.status import TrackedStatus
+from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
+
+REALTIME_PRIORITY = 15
+"""Of SCHED_RR: a 10 ms session does not outlive 50 ms without the CPU. Below the speaker's (haxlb.linux.realtime)."""
+
+
+class BfdRunner:
+    """On the running loop. `on_results` gets all results after `configure`, later those that change, at once."""
+
+    def __init__(
+        self,
+        clock: ClockPort,
+        on_results: Callable[[tuple[TrackResult, ...]], None],
+        log: Log,
+        *,
+        seed: int | None = None,
+    ) -> None:
+        """`seed` of discriminators and jitter: None takes one from the operating system.
+
+        A new process must have other discriminators than the one before it, so that the neighbours see it restart.
+        """
+        self._clock = clock
+        self._on_results = on_results
+        self._log = log
+        self._complaints = Complaints(log, clock)
+        self._sockets = BfdSockets(self._complaints)
+        self._table = SessionTable(random.Random(seed).randint)  # noqa: S311 - jitter, and numbers that are no secret
+        self._loop = asyncio.get_running_loop()
+        self._wake = TimerfdWake(self._on_wake)
+        self._watched: frozenset[int] = frozenset()
+
+    def configure(self, sessions: Iterable[BfdSession]) -> None:
+        """Hold exactly these sessions; those with the same ends keep their state.
+
+        Raises ConfigError for ends that make no sense and HostError where a socket cannot be opened; the sessions are
+        the former ones then.
+        """
+        listed = tuple(sessions)
+        self._sockets.open({SessionKey.of(each): each.ttl for each in listed})
+        self._take_arrived()
+        effects = self._table.configure(listed, self._clock.now())
+        self._watch()
+        # The last word of a session that goes is still sent from its socket.
+        self._execute(effects)
+        self._sockets.retire(frozenset(self._table.keys))
+        self._watch()
+        self._tell()
+
+    def status(self, wall_us: int) -> tuple[TrackedStatus, ...]:
+        """Every session; `wall_us` is the time of day, µs since the epoch."""
+        now = self._clock.now()
+        return tuple(_status(key, self._table.session(key), wall_us - now) for key in self._table.keys)
+
+    def close(self) -> None:
+        """Tell the neighbours that the sessions are taken down, and close everything."""
+        self._execute(self._table.configure((), self._clock.now()))
+        self._sockets.retire(frozenset())
+        self._watch()
+        self._wake.close()
+
+    def _watch(self) -> None:
+        # Closing a socket has already taken it out of epoll; the loop's own record must go, too, before its
+        # number is given to another one.
+        present = self._sockets.fds
+        for fd in self._watched - present:
+            self._loop.remove_reader(fd)
+        for fd in present - self._watched:
+            self._loop.add_reader(fd, self._on_readable)
+        self._watched = present
+
+    def _on_readable(self) -> None:
+        self._take_arrived()
+        self._tell()
+
+    def _on_wake(self) -> None:
+        self._take_arrived()
+        self._execute(self._table.expire(self._clock.now()))
+        self._tell()
+
+    def _take_arrived(self) -> None:
+        for arrival in self._sockets.receive():
+            self._execute(self._table.receive(arrival, self._clock.now()))
+
+    def _tell(self) -> None:
+        self._wake.wake_at(self._table.next_deadline())
+        results = self._table.take_results()
+        if results:
+            self._on_results(results)
+
+    def _execute(self, effects: list[TableEffect]) -> None:
+        for each in effects:
+            if isinstance(each, Transmit):
+                self._sockets.send(each)
+            elif isinstance(each, Changed):
+                self._log_change(each)
+            else:
+                self._complaints.complain(
+                    "bfd_packet_refused", source=each.source, reason=each.reason, detail=each.detail
+                )
+
+    def _log_change(self, changed: Changed) -> None:
+        level = "info" if changed.after is State.UP else "warning" if changed.before is State.UP else "debug"
+        self._log(
+            level,
+            "bfd_session",
+            session=changed.name,
+            neighbor=changed.neighbor,
+            before=changed.before,
+            after=changed.after,
+            reason=changed.reason,
+        )
+
+
+def _status(key: SessionKey, session: Session, epoch_us: int) -> TrackedStatus:
+    return TrackedStatus(
+        kind=TrackKind.BFD.value,
+        name=session.settings.name,
+        value=None if session.well is None else int(session.well),
+        since_at=(session.since_us + epoch_us) / 1_000_000,
+        detail=f"{key.neighbor} {_detail(session)}",
+    )
+
+
+def _detail(session: Session) -> str:
+    """`Up: the neighbour says Init; sends every 10 ms, detects in 50 ms; 120 sent, 118 received; refused 2 ttl`."""
+    interval, detection = session.transmit_interval_us, session.detection_time_us
+    parts = [
+        f"{session.state}: {session.reason}",
+        ("sends nothing" if interval is None else f"sends every {interval / 1000:g} ms")
+        + ("" if detection is None else f", detects in {detection / 1000:g} ms"),
+        f"{session.counters.sent} sent, {session.counters.received} received",
+    ]
+    if session.counters.refused:
+        counted = ", ".join(f"{count} {reason}" for reason, count in session.counters.refused.items())
+        parts.append(f"refused {counted}")
+    return "; ".join(parts)
