@@ -16,6 +16,7 @@ from haxlb.daemon.messages import Message
 from haxlb.daemon.processes import Processes
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import World
+from haxlb.daemon.tracking import anything, tracker_orders
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
@@ -32,6 +33,7 @@ class Change:
     speaker: bool
     checker: bool
     broker: bool
+    tracker: bool
     frames: bool
     """Other addresses or interfaces: gratuitous ARP must be crafted anew."""
     summary: str
@@ -42,7 +44,7 @@ class Change:
     @property
     def nothing(self) -> bool:
         """Nobody is told anything."""
-        return not (self.speaker or self.checker or self.broker)
+        return not (self.speaker or self.checker or self.tracker or self.broker)
 
 
 def compare(old: NodeConfig, new: NodeConfig) -> Change:
@@ -61,6 +63,7 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         speaker=not plan.instances.none,
         checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved,
         broker=old.mqtt != new.mqtt,
+        tracker=tracker_orders(old) != tracker_orders(new),
         frames=_announced(old) != _announced(new),
         summary="; ".join(plan.lines()) or "nothing has changed",
         later=tuple(later),
@@ -129,6 +132,9 @@ class ReloadProcedure:
         if change.speaker:
             self._world.bequest.prepare(config.instances)
             orders.append(self._order("speaker", standing.speaker_orders(), wanted=bool(config.instances)))
+        if change.tracker:
+            tracker = standing.tracker_orders()
+            orders.append(self._order("tracker", tracker, wanted=anything(tracker)))
         return [problem for problem in await asyncio.gather(*orders) if problem]
 
     async def _order(self, name: str, orders: Message, *, wanted: bool) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, GarpFrame, PeersKnown
+from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, ConfigureTracker, GarpFrame, PeersKnown, Tracked
+from haxlb.daemon.tracking import Key, same_things, tracker_orders
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
+from haxlb.model.tracking import TrackResult
 
 MOST_PEERS = 16
 """Other directors remembered per interface; a flood of spoofed adverts must not cost memory."""
@@ -29,6 +31,8 @@ class Standing:
     """By instance, as last reported."""
     yielded: tuple[str, ...] = ()
     """Instances that were handed over by `haxlb failover`."""
+    results: dict[Key, TrackResult] = field(default_factory=dict)
+    """The last ones of the tracker; in force as long as there is no other one, also while there is no tracker."""
     _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
     _silenced: frozenset[tuple[str, IPAddress]] = frozenset()
     """By interface: directors whose silence has made us MASTER, and that were not heard since."""
@@ -66,6 +70,8 @@ class Standing:
 
         Returns the MASTERs that have got another name.
         """
+        kept = same_things(tracker_orders(self.config), tracker_orders(config))
+        self.results = {key: result for key, result in self.results.items() if key in kept}
         former = {each.key: each.name for each in self.config.instances}
         names = {former[each.key]: each.name for each in config.instances if each.key in former}
         self.config = config
@@ -90,6 +96,14 @@ class Standing:
             program=self.program,
             config_directory=self.config_directory,
         )
+
+    def tracker_orders(self) -> ConfigureTracker:
+        """What the tracker shall do."""
+        return tracker_orders(self.config, self.results.values())
+
+    def take_results(self, tracked: Tracked) -> None:
+        """The tracker has found these out."""
+        self.results.update(((each.kind, each.name), each) for each in tracked.results)
 
     def peers(self) -> tuple[PeersKnown, ...]:
         """The other directors per interface: those that are configured, and those that were heard.

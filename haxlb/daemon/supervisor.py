@@ -3,7 +3,8 @@
 Theory of operation. The data plane comes first: the speaker, which attracts traffic, is started when the checker says
 that the forwarder is in force, or after five seconds. What a dead speaker can no longer do is done here at once:
 priority 0 for the instances that it was MASTER of, and the addresses off; only then it is started again. A dead checker
-is merely started again, since what it pinned goes on forwarding. Commands that change something run one by one.
+is merely started again, since what it pinned goes on forwarding; so is a dead tracker, whose last results stay in force
+meanwhile. Commands that change something run one by one.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from haxlb.daemon.messages import (
     Ready,
     SpeakerStatus,
     SwapProgram,
+    Tracked,
+    TrackerStatus,
 )
 from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.notifier import Notifier
@@ -35,6 +38,7 @@ from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Findings, Loaded, RefusedConfig, World
 from haxlb.daemon.survey import Survey
+from haxlb.daemon.tracking import anything
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
 from haxlb.model.node import NodeConfig, Role
@@ -119,6 +123,8 @@ class Supervisor:
             problem = await self._processes.ready("checker", "ConfigureChecker", FORWARDING_PATIENCE_S)
             if problem:
                 self._chronicle.note("warning", "forwarding_late", f"no data plane yet: {problem}", reason=problem)
+        if anything(standing.tracker_orders()):
+            self._processes.start("tracker")
         if config.instances:
             self._processes.start("speaker")
         self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
@@ -162,6 +168,7 @@ class Supervisor:
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
         await self._processes.stop("checker", self._stop_reason)
+        await self._processes.stop("tracker", self._stop_reason)
         await self._notifier.leave()
         self._world.vip_watch.watch((), ())
         self._chronicle.close()
@@ -182,19 +189,31 @@ class Supervisor:
                 self._processes.take_ready(name, message)
             case Notify():
                 self._notifier.take(message.due)
-            case SpeakerStatus():
-                self._survey.take_speaker(message)
-                for fact in self._inference.of_status(message, self._world.clock.now()):
+            case SpeakerStatus() | CheckerStatus() | TrackerStatus():
+                self._take_status(name, message)
+            case Tracked():
+                self._standing.take_results(message)
+                for fact in self._inference.of_results(message, self._world.clock.now()):
                     self._take(fact, name)
-                if self._standing.take_statuses(message.instances):
-                    self._tell_peers()
-                self._watch_vips()
-            case CheckerStatus():
-                self._survey.take_checker(message)
+                self._processes.send("speaker", message)
             case LinkAltered():
                 self._spawn(self._craft_anew(message))
             case _:
                 self._world.log.log("warning", "unexpected_message", process=name, kind=type(message).__name__)
+
+    def _take_status(self, name: str, status: SpeakerStatus | CheckerStatus | TrackerStatus) -> None:
+        match status:
+            case CheckerStatus():
+                self._survey.take_checker(status)
+            case TrackerStatus():
+                self._survey.take_tracker(status)
+            case SpeakerStatus():
+                self._survey.take_speaker(status)
+                for fact in self._inference.of_status(status, self._world.clock.now()):
+                    self._take(fact, name)
+                if self._standing.take_statuses(status.instances):
+                    self._tell_peers()
+                self._watch_vips()
 
     def on_exit(self, name: str, returncode: int) -> None:
         """A child is gone, and everything that it said has been taken."""
@@ -243,7 +262,12 @@ class Supervisor:
             self._processes.send(name, self._standing.checker_orders())
             self._tell_peers()
             return
+        if name == "tracker":
+            self._processes.send(name, self._standing.tracker_orders())
+            return
         self._processes.send(name, self._standing.speaker_orders())
+        if self._standing.results:
+            self._processes.send(name, Tracked(results=tuple(self._standing.results.values())))
         if self._standing.yielded:
             self._processes.send(
                 name, HandOver(instances=self._standing.yielded, reason="handed over before the speaker's restart")
@@ -300,7 +324,7 @@ class Supervisor:
 
     async def status(self) -> NodeStatus:
         """Everything, as fresh as the children answer."""
-        names = [name for name in ("speaker", "checker") if self._processes.running(name)]
+        names = [name for name in ("speaker", "checker", "tracker") if self._processes.running(name)]
         answered = await asyncio.gather(*(self._survey.ask(name) for name in names))
         problems = {name: "" if well else "did not answer" for name, well in zip(names, answered, strict=True)}
         return NodeStatus(
@@ -314,6 +338,7 @@ class Supervisor:
             lag=self._survey.lag,
             virtual_servers=self._survey.virtual_servers,
             data_plane=self._survey.data_plane,
+            tracked=self._survey.tracked,
             alarms=self._chronicle.alarms(),
             mqtt=self._world.broker.state,
             processes=self._processes.status(problems),

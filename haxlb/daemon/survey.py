@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 
-from haxlb.daemon.messages import AskStatus, CheckerStatus, SpeakerStatus
-from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, VirtualServerStatus
+from haxlb.daemon.messages import AskStatus, CheckerStatus, SpeakerStatus, TrackerStatus
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, TrackedStatus, VirtualServerStatus
 
 PATIENCE_S = 1.0
 
@@ -26,6 +26,7 @@ class Survey:
         self.lag = LoopLag()
         self.virtual_servers: tuple[VirtualServerStatus, ...] = ()
         self.data_plane = DataPlaneStatus()
+        self.tracked: tuple[TrackedStatus, ...] = ()
 
     async def ask(self, name: str) -> bool:
         """Bring what is known of this child up to date; False when it did not answer in time."""
@@ -53,6 +54,11 @@ class Survey:
         self.virtual_servers = status.virtual_servers
         self.data_plane = status.data_plane
         self._close("checker", status.ticket)
+
+    def take_tracker(self, status: TrackerStatus) -> None:
+        """The tracker has sent its status."""
+        self.tracked = status.tracked
+        self._close("tracker", status.ticket)
 
     def _close(self, name: str, ticket: int) -> None:
         if name in self._open and self._open[name][0] == ticket:

@@ -41,6 +41,7 @@ def main(name: str, module: str, first_order: type, build: Callable[[Pipe], Chil
 
 
 async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], Child]) -> int:
+    os.set_inheritable(fd, False)  # scripts that are started by posix_spawn have no business with it
     pipe = Pipe(fd)
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[str] = loop.create_future()

@@ -15,7 +15,11 @@ from haxlb.daemon.messages import Message
 from haxlb.linux.pipe import Pipe
 from haxlb.model.errors import HostError, PeerError
 
-MODULES = {"speaker": "haxlb.linux.speaker_main", "checker": "haxlb.linux.checker_main"}
+MODULES = {
+    "speaker": "haxlb.linux.speaker_main",
+    "checker": "haxlb.linux.checker_main",
+    "tracker": "haxlb.linux.tracker_main",
+}
 
 
 @dataclass(slots=True)

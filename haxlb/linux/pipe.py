@@ -14,6 +14,7 @@ from haxlb.daemon.messages import (
     Logged,
     Message,
     SpeakerStatus,
+    TrackerStatus,
     decode,
     encode,
 )
@@ -27,7 +28,7 @@ CHUNK = 1 << 18
 
 # What may be lost when the other end does not read: reports, and questions that somebody waits for only so long.
 # Orders and their answers (Configure…, HandOver, Stop, Ready) are never dropped; they are few.
-_EXPENDABLE = (Logged, Happened, AskStatus, SpeakerStatus, CheckerStatus)
+_EXPENDABLE = (Logged, Happened, AskStatus, SpeakerStatus, CheckerStatus, TrackerStatus)
 
 
 class Pipe:

@@ -22,6 +22,7 @@ from haxlb.daemon.messages import (
     Ready,
     Resume,
     SpeakerStatus,
+    Tracked,
 )
 from haxlb.daemon.notifications import commands_for
 from haxlb.daemon.ports import Link
@@ -107,6 +108,9 @@ class SpeakerProcess:
             self._send_status()
         elif isinstance(message, Resume):
             self._speaker.resume(message.instances)
+            self._send_status()
+        elif isinstance(message, Tracked):
+            self._speaker.on_tracked(message.results)
             self._send_status()
         elif isinstance(message, AskStatus):
             self._send_status(message.ticket)
