@@ -18,8 +18,10 @@ from haxlb.linux.rtnetlink import NLM_F_EXCL, NLM_F_REPLACE, Rtnetlink
 from haxlb.model.errors import HostError, NotPermitted
 from haxlb.model.routes import Route, Rule
 
-_GONE = frozenset({errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""The kernel's answers to the removal of what is not there."""
+_GONE = frozenset(
+    {errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP}
+)
+"""The kernel's answers to the removal of what is not there, or cannot be."""
 
 Entry = Route | Rule
 Place = tuple[str, int, int, int | None]
