@@ -16,6 +16,7 @@ from haxlb.daemon.messages import (
     CheckerStatus,
     ConfigureChecker,
     ConfigureSpeaker,
+    ConfigureTracker,
     GarpFrame,
     HandOver,
     Happened,
@@ -26,6 +27,7 @@ from haxlb.daemon.messages import (
     SpeakerStatus,
     Stop,
     SwapProgram,
+    TrackerStatus,
 )
 from haxlb.daemon.notifications import Mail
 from haxlb.daemon.supervisor import Supervisor
@@ -35,7 +37,7 @@ from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import SECOND_US, MqttSettings, NodeConfig, RealServer, Role, VirtualServer, VrrpInstance
-from haxlb.model.status import DataPlaneStatus, InstanceStatus, NodeStatus, PeerStatus
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, NodeStatus, PeerStatus, TrackedStatus
 from haxlb.splitbrain.claimant import PublishClaim
 
 T = TypeVar("T")
@@ -350,8 +352,20 @@ class FakeWorld:
             return
         if name == "speaker":
             loop.call_soon(self.speaker.take, message)
+        elif name == "tracker":
+            loop.call_soon(self._track, message)
         else:
             loop.call_soon(self._check, message)
+
+    def _track(self, message: Message) -> None:
+        match message:
+            case ConfigureTracker():
+                self.supervisor.on_message("tracker", Ready(of="ConfigureTracker"))
+            case AskStatus():
+                status = TrackedStatus(kind="track_script", name="chk", value=1)
+                self.supervisor.on_message("tracker", TrackerStatus(ticket=message.ticket, tracked=(status,)))
+            case Stop():
+                self.exit("tracker", 0)
 
     def _check(self, message: Message) -> None:
         loop = asyncio.get_running_loop()
