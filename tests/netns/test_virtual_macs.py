@@ -1,0 +1,444 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.linux.addresses import Addresses
+from haxlb.linux.announcer import Announcer
+from haxlb.linux.firewall import Firewall, refused_addresses, ruleset
+from haxlb.linux.links import Links
+from haxlb.linux.log import Complaints
+from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.sysctls import Sysctls, promote_secondaries
+from haxlb.linux.timerfd import MonotonicClock
+from haxlb.linux.virtual_macs import VirtualMacs
+from haxlb.model.addresses import Vip
+from haxlb.model.errors import HostError
+from haxlb.model.node import VirtualMac, VrrpInstance
+from tests.netns.kernel import Lines
+from tests.netns.standin import Ear, eventually, inside
+
+pytestmark = pytest.mark.netns
+
+MAC, MAC6 = "00:00:5e:00:01:33", "00:00:5e:00:02:33"
+VIP = Vip(address=IPv4Address("10.9.0.100"), prefix_length=32, interface="vrrp.51")
+VIP6 = Vip(address=IPv6Address("2001:db8::100"), prefix_length=128, interface="vrrp6.51")
+FOUR = VrrpInstance(
+    name="VI_4",
+    interface="eth0",
+    vrid=51,
+    vips=(VIP,),
+    virtual_mac=VirtualMac(interface="vrrp.51", mac=MAC),
+)
+SIX = VrrpInstance(
+    name="VI_6",
+    interface="eth0",
+    vrid=51,
+    family=6,
+    vips=(VIP6,),
+    virtual_mac=VirtualMac(interface="vrrp6.51", mac=MAC6),
+)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(f"hxvm{os.getpid()}") as made:
+        for number, name in enumerate(("d1", "cl"), 1):
+            host = made.host(name, f"10.9.0.{number}/24")
+            host.sysctl(net__ipv6__conf__all__disable_ipv6=0, net__ipv6__conf__default__accept_dad=0)
+            host.run("ip", "address", "add", f"2001:db8::{number}/64", "dev", "eth0", "nodad")
+        yield made
+
+
+@pytest.fixture
+def director(lab: Lab) -> Host:
+    return lab.hosts["d1"]
+
+
+@pytest.fixture
+def client(lab: Lab) -> Iterator[Host]:
+    yield lab.hosts["cl"]
+    lab.hosts["cl"].run("ip", "neigh", "flush", "dev", "eth0")
+
+
+class Kit:
+    """The adapters inside the director."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.log = Lines()
+        with inside(host.namespace):
+            self.netlink = Rtnetlink()
+        self.below = Sysctls(self.log)
+        self.macs = VirtualMacs(self.netlink, self.below)
+        self.links = Links(self.netlink)
+        self.addresses = Addresses(self.netlink, self.links.index, lifetime_s=0)
+
+    def ensure(self, *instances: VrrpInstance) -> list[HostError]:
+        with inside(self.host.namespace):
+            problems = self.macs.ensure(instances)
+        names = [each.virtual_mac.interface for each in instances if each.virtual_mac]
+        self.links.watch(["eth0", *names], [vip.address for each in instances for vip in each.vips])
+        return problems
+
+    def announce(self, *vips: Vip) -> None:
+        complaints = Complaints(self.log, MonotonicClock())
+        with inside(self.host.namespace):
+            announcer = Announcer(self.links.mac, complaints, lambda *_: None)
+        announcer.announce(vips)
+        announcer.close()
+
+
+@pytest.fixture
+def kit(director: Host) -> Iterator[Kit]:
+    made = Kit(director)
+    yield made
+    with inside(director.namespace):
+        made.macs.close()
+    made.netlink.close()
+
+
+def shown(host: Host, name: str) -> dict[str, Any]:
+    found = json.loads(host.run("ip", "-j", "-d", "address", "show", "dev", name, check=False).stdout or "[]")
+    return dict(found[0]) if found else {}
+
+
+def learnt(client: Host, address: str) -> str:
+    """The MAC that the client's kernel has for it, after it has asked."""
+    client.run("ping", "-c1", "-W1", address, check=False)
+    lines = client.run("ip", "neigh", "show", address, "dev", "eth0").stdout.split()
+    return lines[lines.index("lladdr") + 1] if "lladdr" in lines else ""
+
+
+def setting(host: Host, name: str) -> str:
+    return host.run("cat", f"/proc/sys/net/{name}").stdout.strip()
+
+
+def test_a_private_macvlan_with_the_virtual_mac_and_nothing_of_its_own(director: Host, kit: Kit) -> None:
+    assert kit.ensure(replace(FOUR, virtual_mac=VirtualMac(interface="vrrp.51", mac=MAC, group=7))) == []
+    found = shown(director, "vrrp.51")
+    assert found["address"] == MAC
+    assert found["link"] == "eth0"
+    assert found["linkinfo"]["info_data"]["mode"] == "private"
+    assert found["group"] in ("7", 7)
+    assert found["addr_info"] == []
+    assert "UP" in found["flags"]
+    assert setting(director, "ipv6/conf/vrrp.51/disable_ipv6") == "1"
+    assert setting(director, "ipv4/conf/eth0/arp_ignore") == "1"
+    with inside(director.namespace):
+        kit.macs.close()
+    assert shown(director, "vrrp.51") == {}
+    assert setting(director, "ipv4/conf/eth0/arp_ignore") == "0"
+    assert setting(director, "ipv4/conf/eth0/arp_announce") == "0"
+
+
+def test_the_client_learns_the_virtual_mac_and_no_other(director: Host, client: Host, kit: Kit) -> None:
+    kit.ensure(FOUR, SIX)
+    kit.addresses.add([VIP, VIP6])
+    with Ear(client.namespace) as ear:
+        assert learnt(client, "10.9.0.100") == MAC
+        assert learnt(client, "2001:db8::100") == MAC6
+        assert learnt(client, "10.9.0.1") == director.mac(), "its own address keeps its own MAC"
+        answers = {
+            each.source_mac
+            for each in list(ear._frames)
+            if each.is_arp and each.frame[21] == 2 and each.frame[28:32] == VIP.address.packed
+        }
+    assert answers == {MAC}
+    assert client.run("ping", "-c1", "-W2", "10.9.0.100").returncode == 0
+    assert client.run("ping", "-c1", "-W2", "2001:db8::100").returncode == 0
+    kit.addresses.remove([VIP, VIP6])
+    client.run("ip", "neigh", "flush", "dev", "eth0")
+    assert learnt(client, "10.9.0.100") == "", "without the VIP nobody answers"
+
+
+def test_it_is_reachable_also_where_the_host_filters_by_reverse_path(director: Host, client: Host, kit: Kit) -> None:
+    director.sysctl(net__ipv4__conf__all__rp_filter=1)
+    kit.ensure(FOUR)
+    kit.addresses.add([VIP])
+    assert client.run("ping", "-c1", "-W2", "10.9.0.100", check=False).returncode == 0
+    kit.addresses.remove([VIP])
+    director.sysctl(net__ipv4__conf__all__rp_filter=0)
+
+
+def test_the_hosts_own_questions_do_not_name_the_vip(director: Host, client: Host, kit: Kit) -> None:
+    kit.ensure(FOUR)
+    kit.addresses.add([VIP])
+    with Ear(client.namespace) as ear:
+        director.run("ip", "neigh", "flush", "dev", "eth0")
+        director.run("ping", "-c1", "-W1", "-I", "10.9.0.100", "10.9.0.2", check=False)
+        asked = eventually(
+            lambda: [
+                each
+                for each in list(ear._frames)
+                if each.is_arp and each.source_mac == director.mac() and each.frame[21] == 1
+            ],
+            "a question",
+        )
+    assert {each.frame[28:32] for each in asked} == {IPv4Address("10.9.0.1").packed}
+    kit.addresses.remove([VIP])
+
+
+def test_announcements_come_from_the_virtual_mac(client: Host, kit: Kit) -> None:
+    kit.ensure(FOUR, SIX)
+    with Ear(client.namespace) as ear:
+        kit.announce(VIP, VIP6)
+        garp = eventually(lambda: ear.garps(IPv4Address("10.9.0.100")), "gratuitous ARP")[0]
+        advertisement = eventually(
+            lambda: [each for each in list(ear._frames) if each.frame[12:14] == b"\x86\xdd" and each.frame[54] == 136],
+            "neighbour advertisement",
+        )[0]
+    assert garp.source_mac == MAC
+    assert advertisement.source_mac == MAC6
+    assert advertisement.frame[-6:].hex(":") == MAC6
+
+
+def test_what_a_crash_has_left_is_taken_over(director: Host, kit: Kit) -> None:
+    dead = Kit(director)
+    assert dead.ensure(FOUR) == []
+    dead.netlink.close()
+    index = shown(director, "vrrp.51")["ifindex"]
+    assert kit.ensure(FOUR) == []
+    assert shown(director, "vrrp.51")["ifindex"] == index
+    assert kit.macs.made == ("vrrp.51",)
+
+
+def test_what_keepalived_has_left_is_made_anew_where_it_does_not_fit(director: Host, kit: Kit) -> None:
+    director.run("ip", "link", "add", "link", "eth0", "name", "vrrp.51", "type", "macvlan", "mode", "private")
+    director.run("ip", "link", "set", "vrrp.51", "address", "00:00:5e:00:01:07")
+    assert kit.ensure(FOUR) == []
+    assert shown(director, "vrrp.51")["address"] == MAC
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ("link", "add", "vrrp.51", "type", "veth", "peer", "name", "far9"),
+        ("link", "add", "link", "eth0", "name", "vrrp.51", "type", "macvlan", "mode", "bridge"),
+    ],
+)
+def test_an_interface_of_somebody_else_is_left_alone(director: Host, kit: Kit, made: tuple[str, ...]) -> None:
+    director.run("ip", *made)
+    mac = shown(director, "vrrp.51")["address"]
+    (problem,) = kit.ensure(FOUR)
+    assert "there is an interface vrrp.51 already, and it is not haxlb's (remove it (ip link del vrrp.51)" in str(
+        problem
+    )
+    with inside(director.namespace):
+        kit.macs.close()
+    assert shown(director, "vrrp.51")["address"] == mac
+    director.run("ip", "link", "del", "vrrp.51")
+
+
+def test_a_reload_renames_changes_and_removes(director: Host, kit: Kit) -> None:
+    kit.ensure(FOUR, SIX)
+    renamed = replace(FOUR, virtual_mac=VirtualMac(interface="vmac0", mac=MAC))
+    with inside(director.namespace):
+        assert kit.macs.ensure([renamed, SIX]) == []
+        kit.macs.retire([renamed, SIX])
+    assert shown(director, "vrrp.51") == {}
+    assert (shown(director, "vmac0")["address"], "UP" in shown(director, "vmac0")["flags"]) == (MAC, True)
+    changed = replace(FOUR, virtual_mac=VirtualMac(interface="vmac0", mac="02:00:00:00:00:33"))
+    with inside(director.namespace):
+        assert kit.macs.ensure([changed]) == []
+        kit.macs.retire([changed])
+    assert shown(director, "vmac0")["address"] == "02:00:00:00:00:33"
+    assert shown(director, "vrrp6.51") == {}
+
+
+def test_it_comes_back_with_the_interface_below(lab: Lab, director: Host, kit: Kit) -> None:
+    director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
+    instance = replace(FOUR, interface="tmp0")
+    assert kit.ensure(instance) == []
+    director.run("ip", "link", "del", "tmp0")
+    (problem,) = kit.ensure(instance)
+    assert "no vrrp.51: there is no interface tmp0" in str(problem)
+    director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
+    assert kit.ensure(instance) == []
+    assert shown(director, "vrrp.51")["link"] == "tmp0"
+    director.run("ip", "link", "del", "tmp0")
+
+
+def test_a_kernel_without_ipvlan_says_so(director: Host, kit: Kit) -> None:
+    present = director.run("ip", "link", "add", "link", "eth0", "name", "probe0", "type", "ipvlan", check=False)
+    instance = replace(
+        FOUR, virtual_mac=VirtualMac(interface="vrrp.51", mac="", ipvlan="bridge", ipvlan_address="10.9.0.51/24")
+    )
+    problems = kit.ensure(instance)
+    if present.returncode:
+        assert [str(each) for each in problems] == [
+            "VI_4: this kernel has no ipvlan interfaces (modprobe ipvlan, or do without use_ipvlan)"
+        ]
+    else:
+        director.run("ip", "link", "del", "probe0")
+        assert problems == []
+        found = shown(director, "vrrp.51")
+        assert found["address"] == director.mac()
+        assert [each["local"] for each in found["addr_info"]] == ["10.9.0.51"]
+
+
+# -- settings
+
+
+def test_secondaries_are_promoted_while_it_is_asked_for(director: Host) -> None:
+    settings = Sysctls(Lines())
+    with inside(director.namespace):
+        settings.hold(promote_secondaries(["eth0"]))
+        assert settings.held == ("ipv4/conf/eth0/promote_secondaries",)
+        director.run("ip", "address", "add", "10.8.0.1/24", "dev", "eth0")
+        director.run("ip", "address", "add", "10.8.0.2/24", "dev", "eth0")
+        director.run("ip", "address", "del", "10.8.0.1/24", "dev", "eth0")
+        assert "10.8.0.2/24" in director.run("ip", "address", "show", "dev", "eth0").stdout
+        director.run("ip", "address", "del", "10.8.0.2/24", "dev", "eth0")
+        settings.hold(promote_secondaries([]))
+        assert settings.held == ()
+    assert setting(director, "ipv4/conf/eth0/promote_secondaries") == "0"
+
+
+def test_a_setting_that_was_so_already_is_not_put_back(director: Host) -> None:
+    director.sysctl(net__ipv4__conf__eth0__promote_secondaries=1)
+    settings = Sysctls(Lines())
+    with inside(director.namespace):
+        settings.hold(promote_secondaries(["eth0"]))
+        settings.release()
+    assert setting(director, "ipv4/conf/eth0/promote_secondaries") == "1"
+    director.sysctl(net__ipv4__conf__eth0__promote_secondaries=0)
+
+
+def test_a_setting_of_an_absent_interface_is_one_line_in_the_log(director: Host) -> None:
+    log = Lines()
+    settings = Sysctls(log)
+    with inside(director.namespace):
+        settings.hold(promote_secondaries(["absent0"]))
+        settings.release()
+    ((event, fields),) = log.lines
+    assert event == "sysctl_not_set"
+    assert fields["setting"] == "net.ipv4.conf.absent0.promote_secondaries"
+    assert fields["remedy"]
+
+
+# -- no_accept
+
+
+class Table:
+    """The firewall inside the director."""
+
+    def __init__(self, host: Host, *, nft: str = "nft") -> None:
+        self.host = host
+        self.problems: list[HostError | None] = []
+        self.nft = nft
+
+    def run(self, *wanted: tuple[IPv4Address | IPv6Address, ...], close: bool = False) -> None:
+        async def steps() -> None:
+            firewall = Firewall(self.problems.append, nft=self.nft)
+            for each in wanted:
+                firewall.refuse(each)
+            await firewall.settled()
+            if close:
+                await firewall.close()
+
+        # A child process is of the namespace of the thread that starts it.
+        with inside(self.host.namespace):
+            asyncio.run(asyncio.wait_for(steps(), 20))
+
+    def listed(self) -> str:
+        return self.host.run("nft", "list", "ruleset").stdout
+
+
+@pytest.fixture
+def table(director: Host) -> Iterator[Table]:
+    made = Table(director)
+    yield made
+    made.run(())
+    assert made.listed() == ""
+
+
+def test_packets_to_unowned_vips_are_dropped_but_neighbours_find_them(
+    director: Host, client: Host, table: Table
+) -> None:
+    for address in ("10.9.0.100/32", "2001:db8::100/128"):
+        director.run("ip", "address", "add", address, "dev", "eth0", *(["nodad"] if ":" in address else []))
+    both = (IPv4Address("10.9.0.100"), IPv6Address("2001:db8::100"))
+    assert [client.run("ping", "-c1", "-W2", str(each), check=False).returncode for each in both] == [0, 0]
+    client.run("ip", "neigh", "flush", "dev", "eth0")
+    table.run(both)
+    assert table.problems == [None]
+    for each in both:
+        assert client.run("ping", "-c1", "-W0.3", str(each), check=False).returncode == 1
+        assert learnt(client, str(each)) == director.mac()
+        assert not reaches(client, str(each))
+    for own in ("10.9.0.1", "2001:db8::1"):
+        assert client.run("ping", "-c1", "-W2", own, check=False).returncode == 0
+    table.run(())
+    assert [client.run("ping", "-c1", "-W2", str(each), check=False).returncode for each in both] == [0, 0]
+    for address in ("10.9.0.100/32", "2001:db8::100/128"):
+        director.run("ip", "address", "del", address, "dev", "eth0")
+
+
+def reaches(client: Host, address: str) -> bool:
+    """Whether a TCP connection is answered, be it by a reset."""
+    with (
+        inside(client.namespace),
+        contextlib.closing(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)) as connection,
+    ):
+        connection.settimeout(0.3)
+        try:
+            connection.connect((address, 9))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def test_the_last_order_counts_and_the_table_goes_with_us(table: Table) -> None:
+    one, two = IPv4Address("10.9.0.100"), IPv4Address("10.9.0.101")
+    table.run((one,), (one, two), (two,))
+    assert "10.9.0.101" in table.listed()
+    assert "10.9.0.100" not in table.listed()
+    table.run((one,), close=True)
+    assert table.listed() == ""
+
+
+def test_what_a_crash_has_left_is_removed_at_the_next_start(table: Table) -> None:
+    table.run((IPv4Address("10.9.0.100"),))
+    assert table.listed() != ""
+    table.run(())
+    assert table.listed() == ""
+
+
+def test_without_nft_there_is_one_problem_and_only_where_it_is_needed(director: Host) -> None:
+    table = Table(director, nft="/nonexistent/nft")
+    table.run(())
+    assert table.problems == []
+    table.run((IPv4Address("10.9.0.100"),))
+    (problem,) = table.problems
+    assert str(problem) == (
+        "no_accept is not in force: /nonexistent/nft cannot be run: No such file or directory"
+        " (apt install nftables, or write `accept`)"
+    )
+
+
+def test_what_nft_refuses_is_one_line(director: Host) -> None:
+    table = Table(director, nft="/bin/false")
+    table.run((IPv4Address("10.9.0.100"),))
+    (problem,) = table.problems
+    assert str(problem).startswith("no_accept is not in force: nft: no word (")
+
+
+def test_only_instances_that_do_not_accept_are_refused() -> None:
+    closed = replace(FOUR, accept=False, excluded_vips=(VIP6,))
+    assert refused_addresses([closed, SIX]) == (VIP.address, VIP6.address)
+    assert refused_addresses([FOUR, SIX]) == ()
+    text = ruleset([VIP6.address, VIP.address])
+    assert text.index("ip daddr { 10.9.0.100 } counter drop") < text.index("ip6 daddr { 2001:db8::100 } counter drop")
