@@ -31,11 +31,18 @@ _TICK_S = 0.1
 @click.command(short_help="Show who speaks VRRP on a link.")
 @click.argument("interface", metavar="IFACE")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so long.  [default: at Ctrl-C]")
+@click.option(
+    "--vrid",
+    "vrids",
+    type=click.IntRange(1, 255),
+    multiple=True,
+    help="Only this virtual router; may be given repeatedly.",
+)
 @click.option("-p", "--promiscuous", is_flag=True, help="Also hear unicast adverts between others, where they pass by.")
 @click.option(
     "--json", "as_json", is_flag=True, help=f"Print events as JSON lines, and the summary as the last, schema {SCHEMA}."
 )
-def listen(interface: str, seconds: float | None, *, promiscuous: bool, as_json: bool) -> None:
+def listen(interface: str, seconds: float | None, vrids: tuple[int, ...], *, promiscuous: bool, as_json: bool) -> None:
     """Listen on IFACE for VRRP of both families and say who speaks for which virtual router, what each of them says,
     and what they disagree on: two masters at once, versions, intervals, authentication, addresses, checksums, unicast
     and multicast. Needs CAP_NET_RAW and sends nothing. A BACKUP is silent: it is heard after a failover.
@@ -45,7 +52,7 @@ def listen(interface: str, seconds: float | None, *, promiscuous: bool, as_json:
     """
     ear = Ear(interface, promiscuous=promiscuous)
     with contextlib.closing(ear):
-        sys.exit(_Session(ear, as_json=as_json).run(seconds))
+        sys.exit(_Session(ear, frozenset(vrids), as_json=as_json).run(seconds))
 
 
 @lru_cache(maxsize=512)
@@ -58,8 +65,10 @@ def _dissected(data: bytes, layer: Layer) -> Dissection | None:
 class _Session:
     """From the first frame to the summary."""
 
-    def __init__(self, ear: Ear, *, as_json: bool) -> None:
+    def __init__(self, ear: Ear, vrids: frozenset[int], *, as_json: bool) -> None:
         self._ear = ear
+        self._vrids = vrids
+        """Empty = all."""
         self._as_json = as_json
         self._segment = Segment()
         self._adverts = 0
@@ -98,7 +107,7 @@ class _Session:
         ahead_us = time.time_ns() // 1000 - self._now_us()
         for frame in self._ear.frames():
             heard = self._dissect(frame)
-            if heard is not None:
+            if heard is not None and (not self._vrids or heard.vrid in self._vrids):
                 self._adverts += 1
                 self._tell(self._segment.hear(heard, frame.at_us - ahead_us))
         self._tell(self._segment.tick(self._now_us()))

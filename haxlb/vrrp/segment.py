@@ -13,8 +13,8 @@ from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US
 from haxlb.vrrp.disagreement import About, Said, authentication, differences
 from haxlb.vrrp.dissect import Dissection, Form
+from haxlb.vrrp.intrusions import Intrusions
 from haxlb.vrrp.timers import master_down_interval
-from haxlb.vrrp.turns import Turns
 
 MOST_ROUTERS = 1024
 MOST_SPEAKERS = 32
@@ -144,7 +144,7 @@ class _Voices:
     """Of one virtual router."""
 
     voices: list[_Voice] = field(default_factory=list)
-    turns: Turns = field(default_factory=Turns)
+    intrusions: Intrusions = field(default_factory=Intrusions)
 
     def find(self, source: IPAddress, mac: str) -> _Voice | None:
         return next((each for each in self.voices if each.mac == mac and each.source == source), None)
@@ -211,8 +211,8 @@ class Segment:
             if voice.state == "speaking" and span > voice.patience_us:
                 voice.state = "silent"
                 yield _event(voice, now_us, "silent", f"nothing for {span / SECOND_US:.3g} s")
-                known.turns.forget(voice.number)
-                yield from self._compare(router, now_us)
+        if known.intrusions.expire(now_us):
+            yield from self._compare(router, now_us)
 
     def _voice(self, router: Router, source: IPAddress, mac: str, at_us: int) -> _Voice | None:
         """The one that this is, a new one, or None when there are too many."""
@@ -253,18 +253,26 @@ class Segment:
             yield _event(voice, at_us, "resigned", "priority 0")
         elif changed:
             yield _event(voice, at_us, "says", describe(heard))
-        if self._note_turn(voice, at_us) or changed or elsewhere or state != voice.state:
+        if self._note_intrusion(voice, at_us) or changed or elsewhere or state != voice.state:
             yield from self._compare(voice.router, at_us)
 
-    def _note_turn(self, voice: _Voice, at_us: int) -> bool:
-        """Count this advert against those that speak, too; True when that makes two masters."""
-        known = self._routers[voice.router]
-        if voice.state != "speaking":
-            known.turns.forget(voice.number)
+    def _note_intrusion(self, voice: _Voice, at_us: int) -> bool:
+        """Whether this advert, beside a better speaker's, makes two masters."""
+        known, own = self._routers[voice.router], voice.advert
+        if own is None or voice.state != "speaking":
+            known.intrusions.forget(voice.number)
             return False
-        others = [each for each in known.voices if each is not voice and each.state == "speaking"]
-        window_us = max(each.patience_us for each in (voice, *others))
-        return known.turns.note(voice.number, [each.number for each in others], at_us, window_us)
+        news = False
+        for other in known.voices:
+            better = other.advert
+            if other.state != "speaking" or better is None or not _outranks(other, voice):
+                continue
+            down_us = master_down_interval(better.version, own.priority, better.interval_us)
+            if at_us - other.last_us < down_us:
+                interval_us = max(own.interval_us, better.interval_us)
+                numbers = (voice.number, other.number)
+                news |= known.intrusions.note(*numbers, at_us, down_us=down_us, interval_us=interval_us)
+        return news
 
     def _compare(self, router: Router, at_us: int) -> Iterator[Event]:
         known = self._routers[router]
@@ -281,7 +289,7 @@ class Segment:
         now: dict[About, list[str]] = {}
         for about, message in differences(said):
             now.setdefault(about, []).append(message)
-        masters = [known.voices[number] for number in known.turns.masters]
+        masters = [known.voices[number] for number in known.intrusions.masters]
         if masters:
             both = " and ".join(names[each.number] for each in masters)
             now[About.MASTERS] = [f"{len(masters)} masters at once: {both}"]
@@ -321,6 +329,14 @@ def _manner(advert: Dissection) -> tuple[object, ...]:
     ttl = advert.envelope.ttl
     fields = (advert.version, advert.priority, advert.interval_us, advert.auth_type, advert.auth_data)
     return (*fields, advert.addresses, advert.form, ttl, advert.envelope.multicast)
+
+
+def _outranks(one: _Voice, two: _Voice) -> bool:
+    """Of two masters the higher priority, else the higher address goes on (RFC 9568 section 6.4.3)."""
+    if one is two or one.advert is None or two.advert is None:
+        return False
+    rank = (one.advert.priority, int(one.source), one.mac)
+    return rank > (two.advert.priority, int(two.source), two.mac)
 
 
 def _event(voice: _Voice, at_us: int, kind: str, message: str) -> Event:

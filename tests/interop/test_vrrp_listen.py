@@ -1,0 +1,165 @@
+"""Two keepaliveds that disagree in every way, one way for each VRID, and `haxlb vrrp listen` beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Host, Lab
+
+from tests.netns.standin import eventually
+
+pytestmark = pytest.mark.interop
+
+HAXLB = Path(sys.executable).with_name("haxlb")
+PASS = "authentication {{\n auth_type {}\n auth_pass {}\n }}"
+UNICAST = "unicast_src_ip 10.9.0.{}\n unicast_peer {{\n 10.9.0.{}\n }}"
+DIFFERENT = {
+    11: ("version", "version 2", "version 3"),
+    12: ("interval", "advert_int 1", "advert_int 2"),
+    13: ("authentication", "", PASS.format("PASS", "secret")),
+    14: ("authentication", PASS.format("PASS", "secret"), PASS.format("PASS", "hidden")),
+    15: ("authentication", PASS.format("AH", "secret"), PASS.format("PASS", "secret")),
+    16: (
+        "checksum",
+        f"version 3\n old_unicast_checksum\n {UNICAST.format(1, 2)}",
+        f"version 3\n old_unicast_checksum never\n {UNICAST.format(2, 1)}",
+    ),
+    18: ("addresses", "version 3", "version 3"),
+    17: ("unicast and multicast", "version 3", f"version 3\n {UNICAST.format(2, 1)}"),
+}
+"""By VRID: what they disagree on, and what makes it so on d1 and on d2. All of them make two masters."""
+STARVED = 12
+"""Each advert of d1 puts the next one of d2 off by two seconds: d2 thinks it is MASTER, too, and has spoken once."""
+HEALTHY, HEALTHY6 = 19, 20
+
+
+def instance(vrid: int, name: str, words: str, vips: str, interval: str = "") -> str:
+    lead = {"d1": 150, "d2": 100}[name]
+    return (
+        f"vrrp_instance VI_{vrid} {{\n state BACKUP\n interface eth0\n virtual_router_id {vrid}\n priority {lead}\n"
+        f" {interval or '' if 'advert_int' in words else interval or 'advert_int 1'}\n {words}\n"
+        f" virtual_ipaddress {{\n {vips}\n }}\n}}\n"
+    )
+
+
+def configuration(name: str) -> str:
+    side = 1 if name == "d1" else 2
+    lists = {18: f"10.9.1.18/32\n 10.9.2.{side}/32"}
+    blocks = [instance(vrid, name, row[side], lists.get(vrid, f"10.9.1.{vrid}/32")) for vrid, row in DIFFERENT.items()]
+    blocks += [
+        instance(HEALTHY, name, "version 3", f"10.9.1.{HEALTHY}/32", "advert_int 0.1"),
+        instance(HEALTHY6, name, "version 3", "fe80::100/64\n 2001:db8::100/128", "advert_int 0.1"),
+    ]
+    return f"global_defs {{\n router_id {name}\n}}\n" + "".join(blocks)
+
+
+class Listening:
+    """`haxlb vrrp listen --json` in a namespace, and what it has said so far."""
+
+    def __init__(self, host: Host, path: Path, *words: str) -> None:
+        self._path = path
+        with path.open("wb") as stream:
+            self.process: subprocess.Popen[Any] = host.start(
+                str(HAXLB), "vrrp", "listen", "eth0", "--json", *words, stdout=stream
+            )
+
+    @property
+    def documents(self) -> list[dict[str, Any]]:
+        text = self._path.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def disagreements(self) -> dict[int, set[str]]:
+        """Begun, by VRID: the first word or two of what was said."""
+        found: dict[int, set[str]] = {}
+        for each in self.documents:
+            if each["type"] == "event" and each["kind"] == "disagree":
+                found.setdefault(each["router"]["vrid"], set()).add(each["message"].partition(":")[0])
+        return found
+
+    def spoken(self) -> set[tuple[int, str]]:
+        return {
+            (each["router"]["vrid"], each["source"])
+            for each in self.documents
+            if each["type"] == "event" and each["kind"] == "speaks"
+        }
+
+    def end(self) -> dict[str, Any]:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=15)
+        return self.documents[-1]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    if not shutil.which("keepalived"):
+        pytest.fail("keepalived is not installed: run `make setup`")
+    with Lab(f"hxhear{os.getpid()}") as made:
+        for number, name in enumerate(("d1", "d2", "cl"), 1):
+            host = made.host(name, f"10.9.0.{number}/24")
+            host.sysctl(net__ipv6__conf__eth0__accept_dad=0, net__ipv6__conf__eth0__disable_ipv6=0)
+        yield made
+
+
+def start(host: Host, directory: Path) -> subprocess.Popen[Any]:
+    conf = directory / f"{host.name}.conf"
+    conf.write_text(configuration(host.name))
+    pids = [word for flag in "prc" for word in (f"-{flag}", str(directory / f"{host.name}.{flag}"))]
+    words = ("keepalived", "--dont-fork", "--log-console", "--no-syslog", "--vrrp", "-f", str(conf), *pids)
+    with (directory / f"{host.name}.log").open("wb") as log:
+        return host.start(*words, stdout=log, stderr=log)
+
+
+def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp_path: Path) -> None:
+    directors = {name: start(lab.hosts[name], tmp_path) for name in ("d1", "d2")}
+    on_d1 = Listening(lab.hosts["d1"], tmp_path / "d1.out")
+    beside = Listening(lab.hosts["cl"], tmp_path / "cl.out")
+    about = {vrid: row[0] for vrid, row in DIFFERENT.items()}
+
+    def all_found() -> bool:
+        found = on_d1.disagreements()
+        return all(
+            any(each.startswith((word, "the passwords")) for each in found.get(vrid, ()))
+            and (vrid == STARVED or "2 masters at once" in found[vrid])
+            for vrid, word in about.items()
+        )
+
+    try:
+        eventually(all_found, "all are found", 20)
+    except AssertionError:
+        pytest.fail(f"of {about} there were {on_d1.disagreements()}")
+    eventually(lambda: (HEALTHY, "10.9.0.1") in beside.spoken(), "the healthy ones were heard")
+    done = lab.hosts["cl"].run(
+        str(HAXLB), "vrrp", "listen", "eth0", "--vrid", str(HEALTHY), "--seconds", "1", check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "no disagreement" in done.stdout
+
+    directors["d1"].send_signal(signal.SIGTERM)
+    directors["d1"].wait(timeout=15)
+    eventually(lambda: (HEALTHY, "10.9.0.2") in beside.spoken(), "d2 took over")
+    summaries = {name: each.end() for name, each in (("d1", on_d1), ("cl", beside))}
+    for name, each in (("d1", on_d1), ("cl", beside)):
+        assert each.process.returncode == 1, name
+        assert HEALTHY not in each.disagreements()
+        assert HEALTHY6 not in each.disagreements()
+    assert "over the multicast group's pseudo-header" in str(summaries["d1"]["speakers"])
+    speakers = {(each["router"]["vrid"], each["source"]): each for each in summaries["cl"]["speakers"]}
+    assert speakers[14, "10.9.0.1"]["authentication"] == "PASS"
+    assert speakers[15, "10.9.0.1"]["authentication"] == "AH"
+    assert speakers[HEALTHY, "10.9.0.1"]["state"] == "resigned"
+    six = [each for (vrid, _), each in speakers.items() if vrid == HEALTHY6]
+    assert {each["router"]["family"] for each in six} == {6}
+    assert six[0]["addresses"] == ["fe80::100", "2001:db8::100"]
+    assert all(each["problems"] == {} for each in speakers.values())
+    assert summaries["cl"]["lost"] == 0
+    for text in (tmp_path / "d1.out", tmp_path / "cl.out"):
+        assert "secret" not in text.read_text()
