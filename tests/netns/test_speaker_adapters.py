@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import struct
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +16,10 @@ from lab import Host, Lab
 
 from haxlb.daemon.messages import GarpFrame
 from haxlb.linux.addresses import Addresses
-from haxlb.linux.announcer import Announcer, garp_request
+from haxlb.linux.announcer import Announcer, announcement, garp_request
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
+from haxlb.linux.neighbour_advertisement import unsolicited_advertisement
 from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.timerfd import MonotonicClock
 from haxlb.model.addresses import Vip
@@ -187,6 +191,41 @@ def test_the_monitor_hears_of_links_and_foreign_addresses_but_not_of_our_own(one
     on_loop(test)
 
 
+def test_of_ipv6_only_the_loss_of_a_vip_that_is_held_is_told(one: Host, netlink: Rtnetlink) -> None:
+    """The kernel does not say who asked for a change of an IPv6 address: renewals would wake us all the time."""
+    one.sysctl(net__ipv6__conf__eth0__disable_ipv6=0)
+    ours = Vip(address=IPv6Address("2001:db8::100"), prefix_length=128, interface="eth0")
+
+    async def test() -> None:
+        heard: list[str] = []
+        links = Links(netlink)
+        links.watch(["eth0"], [ours.address])
+        # The link-local address that comes with IPv6 is news, too, once it has been probed.
+        await until(lambda: (link := links.link("eth0")) is not None and link.address6 is not None)
+        keeper = Addresses(netlink, links.index)
+        with inside(one.namespace):
+            monitor = LinkMonitor(links, netlink, heard.append, Lines(), keeper.holds)
+        links.watch(["eth0", "lo"], [ours.address])
+        for number, change in enumerate((keeper.add, keeper.add, keeper.remove, keeper.add)):
+            change([ours])
+            # Events come in order: this one is behind those of the change.
+            one.run("ip", "link", "set", "lo", "mtu", str(65000 + number))
+            await until(lambda: "lo" in heard)
+            assert "eth0" not in heard
+            heard.clear()
+        one.run("ip", "address", "del", "2001:db8::100/128", "dev", "eth0")
+        await until(lambda: "eth0" in heard)
+        heard.clear()
+        one.run("ip", "address", "add", "2001:db8::77/128", "dev", "eth0")
+        await until(lambda: "eth0" in heard)
+        monitor.close()
+        keeper.remove([ours])
+
+    on_loop(test)
+    one.run("ip", "link", "set", "lo", "mtu", "65536")
+    one.sysctl(net__ipv6__conf__eth0__disable_ipv6=1)
+
+
 def test_more_events_than_the_socket_holds_mean_a_look_at_everything(one: Host, netlink: Rtnetlink) -> None:
     async def test() -> None:
         heard: list[str] = []
@@ -246,6 +285,46 @@ def test_a_frame_that_is_missing_or_for_another_mac_is_made_on_the_spot(one: Hos
     announcer.announce([crafted])
     assert log.lines[0][0] == "garp_not_sent"
     announcer.close()
+
+
+def test_tshark_finds_nothing_wrong_with_an_announcement(tmp_path: Path) -> None:
+    frames = [
+        announcement("02:00:00:00:00:01", IPv4Address("10.9.0.100"), "absent0"),
+        announcement("00:00:5e:00:02:33", IPv6Address("2001:db8::100"), "absent0"),
+        unsolicited_advertisement("00:00:5e:00:02:33", IPv6Address("fe80::1"), router=True),
+    ]
+    capture = tmp_path / "frames.pcap"
+    # pcap(5): magic, version 2.4, no zone, no accuracy, snapshot length, Ethernet.
+    header = struct.pack("=IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    capture.write_bytes(header + b"".join(struct.pack("=IIII", 0, 0, len(each), len(each)) + each for each in frames))
+    said = subprocess.run(["tshark", "-r", capture, "-V"], capture_output=True, text=True, check=True).stdout
+    assert "Is gratuitous: True" in said
+    assert said.count("[Checksum Status: Good]") == 2
+    assert "Flags: 0x20000000, Override" in said
+    assert "Flags: 0xa0000000, Router, Override" in said
+    assert said.count("ICMPv6 Option (Target link-layer address : 00:00:5e:00:02:33)") == 2
+    complaints = subprocess.run(
+        ["tshark", "-r", capture, "-Y", "_ws.malformed || _ws.expert.severity >= 4194304"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert complaints == ""
+
+
+def test_neighbours_take_the_address_of_an_ipv6_announcement(one: Host, two: Host) -> None:
+    for host in (one, two):
+        host.sysctl(net__ipv6__conf__eth0__disable_ipv6=0)
+    # Something stale, which an unsolicited advertisement without the override flag would not correct.
+    two.run("ip", "neigh", "replace", "fe80::64", "lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "stale")
+    mac = one.mac()
+    with inside(one.namespace):
+        announcer = Announcer(lambda _: mac, Complaints(Lines(), MonotonicClock()), lambda *_: None)
+    announcer.announce([Vip(address=IPv6Address("fe80::64"), prefix_length=128, interface="eth0")])
+    eventually(lambda: mac in two.run("ip", "neigh", "show", "fe80::64").stdout, "the new MAC")
+    announcer.close()
+    for host in (one, two):
+        host.sysctl(net__ipv6__conf__eth0__disable_ipv6=1)
 
 
 def test_announcing_is_fast(one: Host) -> None:
