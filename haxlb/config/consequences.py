@@ -111,6 +111,14 @@ def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
         if change.name == "forwarding":
             effects = tuple(_forwarding(before.forwarding, after.forwarding))
         yield Consequence(kind="settings", name=change.name, fate=fate, reason=change.reason, effects=effects)
+    if before.virtual_server_groups != after.virtual_server_groups:
+        yield Consequence(
+            kind="settings",
+            name="virtual_server_groups",
+            fate=Fate.KEPT,
+            reason="they are others",
+            effects=("nothing: they are not supported yet",),
+        )
     was, will = before.forwarding_interfaces, after.forwarding_interfaces
     if was != will:
         yield Consequence(
@@ -144,7 +152,6 @@ _SETTINGS: dict[str, tuple[Fate, tuple[str, ...]]] = {
     "static_routes": (Fate.RETUNED, ("those that are new are put on this host, those that are gone are taken off",)),
     "static_rules": (Fate.RETUNED, ("those that are new are put on this host, those that are gone are taken off",)),
     "static_addresses": (Fate.RETUNED, ("those that are new are put on this host, those that are gone are taken off",)),
-    "virtual_server_groups": (Fate.KEPT, ("nothing: they are not supported yet",)),
 }
 
 

@@ -10,11 +10,6 @@ from haxlb.model.groups import SyncGroup
 from haxlb.model.tracking import TrackKind
 from keepalived_compat.diagnostics import Complaints
 
-_CONSEQUENCE = {
-    TrackKind.INTERFACE: "the weight counts as 0: its loss is a fault",
-    TrackKind.FILE: "the weight counts as 0: any number but 0 in it is a fault",
-}
-
 
 def check_sync_groups(groups: Iterable[SyncGroup], instances: Iterable[PlacedInstance], complaints: Complaints) -> None:
     """What is tracked with a weight by a member of a group that does not weigh; what both of them track."""
@@ -43,7 +38,11 @@ def _complain_of_twin(placed: PlacedInstance, track: PlacedTrack, group: SyncGro
 
 def _complain_of_weight(placed: PlacedInstance, track: PlacedTrack, group: SyncGroup, complaints: Complaints) -> None:
     name = track.track.name
-    consequence = _CONSEQUENCE.get(track.track.kind, f"{name} is not tracked")
+    consequence = f"{name} is not tracked"
+    if track.track.kind is TrackKind.INTERFACE:
+        consequence = "the weight counts as 0, and its loss is a fault"
+    elif track.track.kind is TrackKind.FILE and track.track.weight == 1:
+        consequence = "the weight counts as 0, and any number but 0 in the file is a fault"
     complaints.warning(
         "sync-group-weight",
         track.where,

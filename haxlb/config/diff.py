@@ -50,8 +50,7 @@ class ReloadPlan:
     tracked: Touched = field(default_factory=Touched)
     """Scripts, files, processes and BFD sessions."""
     settings: tuple[Change, ...] = ()
-    """node, mqtt, forwarding, speaker, notification, static_addresses, static_routes, static_rules,
-    virtual_server_groups."""
+    """node, mqtt, forwarding, speaker, notification, static_addresses, static_routes, static_rules."""
 
     @property
     def empty(self) -> bool:
@@ -250,6 +249,6 @@ def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Chan
             yield Change(name=name, reason="switched on" if old is None else "switched off")
         else:
             yield Change(name=name, reason=", ".join(field_differences(old, new)))
-    for name in ("static_addresses", "static_routes", "static_rules", "virtual_server_groups"):
+    for name in ("static_addresses", "static_routes", "static_rules"):
         if getattr(before, name) != getattr(after, name):
             yield Change(name=name, reason="they are others")

@@ -13,6 +13,7 @@ from haxlb.config.printer import in_seconds
 from haxlb.config.printer_addresses import option_words
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
+from haxlb.vrrp.sync_group import effective
 from haxlb.vrrp.timers import skew_time
 from keepalived_compat.section import Section
 
@@ -118,8 +119,10 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
             yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name})"
-    for track in instance.tracks:
-        yield track_sentence(instance, track, config)
+    group = next((each for each in config.sync_groups if instance.name in each.members), None)
+    member = effective(instance, group)
+    for track in member.tracks:
+        yield track_sentence(member, track, config)
 
 
 def _addresses(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:

@@ -47,7 +47,7 @@ class _Reader:
                 continue
             members = tuple(dict.fromkeys(self._members(section, name)))
             if not members:
-                if "group" not in section.refused:
+                if "group" not in section.refused and not lines_of(section, "group"):
                     self._complaints.error(
                         "missing-keyword",
                         entry.argument_span,

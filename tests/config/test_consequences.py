@@ -278,7 +278,7 @@ def test_sync_groups(config):
         ("static_routes", (Route(destination="10.0.0.0/8", via="192.0.2.1"),), "they are others"),
     ],
 )
-def test_settings(config, name, value, reason):
+def test_a_setting(config, name, value, reason):
     (found,) = [each for each in consequences(config, replace(config, **{name: value})) if each.name == name]
     assert (found.kind, found.fate, found.reason) == ("settings", Fate.RETUNED, reason)
     assert found.effects

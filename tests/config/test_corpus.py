@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,20 @@ SCRIPTS_ONLY = "6"
 pytestmark = pytest.mark.skipif(not FILES, reason="the corpus is not beside this repository")
 
 
-def verdicts() -> dict[str, str]:
-    found: dict[str, str] = {}
+def verdicts() -> dict[str, tuple[str, str]]:
+    """Exit code and messages by file."""
+    found: dict[str, tuple[str, str]] = {}
     for table in CORPUS.glob("*.tsv"):
         with table.open(newline="") as rows:
-            found |= {row["file"]: row["exit"] for row in csv.DictReader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)}
+            found |= {row[0]: (row[1], row[2]) for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)}
     return found
 
 
 VERDICTS = verdicts()
-TAKEN = [each for each in FILES if VERDICTS.get(each.name) in (NO_COMPLAINT, SCRIPTS_ONLY)]
-DISLIKED = [each for each in FILES if each not in TAKEN]
+HOST_ONLY = re.compile(r"(Disabling track script \S+ since not found/accessible\|?)+")
+"""haxlb judges the configuration, on whatever machine it is checked."""
+TAKEN = [each for each in FILES if VERDICTS[each.name][0] in (NO_COMPLAINT, SCRIPTS_ONLY)]
+DISLIKED = [each for each in FILES if each not in TAKEN and not HOST_ONLY.fullmatch(VERDICTS[each.name][1])]
 
 
 @pytest.mark.parametrize("path", FILES, ids=[each.name for each in FILES])

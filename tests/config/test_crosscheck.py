@@ -143,17 +143,17 @@ def pair(one: tuple[str, ...], other: tuple[str, ...]) -> str:
         pytest.param(
             "global_defs {\nvrrp_strict\n}\n"
             + instance("A", 1, "authentication {", "auth_type PASS", "auth_pass 1", "}"),
-            ("warning", "strict-conflict", 4),
+            ("warning", "strict-conflict", 7),
             id="strict and authentication",
         ),
         pytest.param(
             "global_defs {\nvrrp_strict\nvrrp_check_unicast_src\n}\n" + instance("A", 1, *PEERS),
-            ("warning", "strict-conflict", 5),
+            ("fatal", "strict-conflict", 9),
             id="strict and unicast",
         ),
         pytest.param(
             instance("A", 1, "strict_mode true", "check_unicast_src", *PEERS),
-            ("warning", "strict-conflict", 1),
+            ("fatal", "strict-conflict", 7),
             id="strict by itself",
         ),
         pytest.param(
@@ -189,7 +189,6 @@ def test_a_file(said, text, expected):
     [
         ("virtual_router_id 1\n", "virtual_router_id 300\n"),
         ("interface eth0\n", ""),
-        ("interface eth0\n", "interface eth0\nauthentication {\nauth_type AH\n}\n"),
         ("vrrp_instance A", "vrrp_instanec A"),
         ("virtual_ipaddress {", "virtual_ipadress {"),
     ],

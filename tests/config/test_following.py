@@ -119,12 +119,17 @@ def test_groups(config):
 
 def test_members_that_there_are_not(loading, codes):
     group = "vrrp_sync_group VG {\ngroup {\nA\nC\n}\n}\n"
-    loaded = loading(TEXT + group.replace("VG", "other") + group)
+    alone = (
+        "vrrp_sync_group other {\ngroup {\nD B C\n}\n}\n"
+        "vrrp_instance D {\ninterface eth3\nvirtual_router_id 7\nvirtual_ipaddress {\n10.9.9.9\n}\n}\n"
+    )
+    loaded = loading(TEXT + alone + group)
     said = [
         each for each in codes(loaded) if each[0] == "error" and each[1] not in ("not-supported-yet", "duplicate-vip")
     ]
-    assert said == [("error", "undefined-member"), ("error", "duplicate-name"), ("error", "undefined-member")]
-    assert [each.members for each in loaded.config.sync_groups] == [("A", "B"), ("A",)]
+    assert said == [("error", "duplicate-name"), ("error", "undefined-member"), ("error", "duplicate-name")]
+    assert [each.members for each in loaded.config.sync_groups] == [("A", "B"), ("D",)]
+    assert ("warning", "lonely-member") in codes(loaded)
 
 
 def test_routes(config):
@@ -298,16 +303,17 @@ def test_they_cross_the_pipes_between_processes(config):
     assert from_json(NodeConfig, json.loads(json.dumps(to_json(config)))) == config
 
 
-def test_they_are_explained_as_not_supported(loading):
+def test_they_are_explained(loading):
     text = explain(loading(TEXT))
-    later = "(not supported yet: keepalived does this)"
-    assert f"  * it fails over together with B (vrrp_sync_group VG) {later}\n" in text
-    assert f"  * 4 further addresses, 4 routes, 3 rules come and go with the MASTER {later}" in text
-    assert f"  * static, whoever is MASTER: 4 addresses, 2 routes, 1 rule {later}\n" in text
+    assert "  * it fails over together with B (vrrp_sync_group VG)\n" in text
+    assert "  * 4 further addresses, 4 routes, 3 rules come and go with the MASTER; adverts do not name them\n" in text
+    what = "static, on this host while haxlb runs, whoever is MASTER"
+    assert f"  * {what}: 4 addresses, 2 routes, 1 rule\n" in text
     shown = "10.0.0.1 port 80, 10.0.0.2-10.0.0.9 port 443, 2001:db8::1-2001:db8::f port 80, 10.1.0.0-10.1.0.3"
+    later = "(not supported yet: keepalived does this)"
     assert f"  * virtual_server_group web is {shown} and 1 more {later}\n" in text
     assert f"  * virtual_server_group marks is fwmark 8 {later}\n" in text
     shown = "peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac"
-    assert f"  * 10.0.0.3 is put on with `{shown}` {later}\n" in text
-    assert f"  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only {later}\n" in text
-    assert f"  * adverts of 10.0.0.253 count with a TTL of 0 to 64 only {later}\n" in text
+    assert f"  * 10.0.0.3 is put on with `{shown}`\n" in text
+    assert "  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only\n" in text
+    assert "  * adverts of 10.0.0.253 count with a TTL of 0 to 64 only\n" in text

@@ -9,6 +9,7 @@ import pytest
 
 from haxlb.config import load, load_or_raise
 from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import (
     Check,
@@ -46,7 +47,9 @@ MASTER = NodeConfig(
             auth_pass="s3cr3t",
             vips=(Vip(address=a("192.168.10.100"), prefix_length=24, interface="eth0", label="eth0:vip"),),
             garp=GarpConfig(master_refresh_us=60 * S),
-            notify=NotifyScripts(master=("/usr/local/bin/tell", "master"), any=("/usr/local/bin/tell",)),
+            notify=NotifyScripts(
+                master=Command(argv=("/usr/local/bin/tell", "master")), any=Command(argv=("/usr/local/bin/tell",))
+            ),
         ),
     ),
     virtual_servers=(

@@ -5,6 +5,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.addresses import Protocol
+from haxlb.model.commands import Command
 from haxlb.model.node import CheckKind, HttpUrl, Scheduler
 from keepalived_compat.keywords import KEEPALIVED
 
@@ -15,7 +16,7 @@ S = 1_000_000
     ("lines", "expected", "said"),
     [
         ((), {"scheduler": Scheduler.RR, "alpha": False, "quorum": 1, "hysteresis": 0}, []),
-        (("alpha", "quorum_up /x/up"), {"alpha": True, "quorum_up": ("/x/up",)}, []),
+        (("alpha", "quorum_up /x/up"), {"alpha": True, "quorum_up": Command(argv=("/x/up",))}, []),
         (("quorum 3",), {"quorum": 1}, [("warning", "unreachable-quorum")]),
         (("weight 4", "quorum 3", "hysteresis 3"), {"quorum": 3, "hysteresis": 2}, [("warning", "unreachable-quorum")]),
         (("persistence_timeout 0",), {}, [("warning", "old-spelling")]),

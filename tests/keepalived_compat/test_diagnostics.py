@@ -142,6 +142,7 @@ def test_an_example_brings_its_code_and_no_other(example):
         settings=SETTINGS,
         interfaces=frozenset({"eth0", "eth1"}),
         networks=(IPv4Network("192.0.2.0/24"),),
+        accounts=lambda user, _: "there is no such user" if user == "nobody-here" else "",
         node="lb1",
         reader=Files(example.files()),
     )

@@ -4,6 +4,7 @@ import pytest
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.source import Span
+from keepalived_compat.values import Script
 
 
 def in_instance(line):
@@ -38,9 +39,9 @@ def complaint(reading, text):
         (in_instance("virtual_router_id 51 priority 100"), "error", "glued-statement", (2, 24, 32), "line of its own"),
         (in_instance("nopreempt false"), "warning", "surplus-words", (2, 13, 18), "delete the line"),
         (in_instance("garp_master_delay 5s"), "warning", "inexact-value", (2, 21, 23), ""),
-        (in_instance("use_vmac"), "warning", "not-supported-yet", (2, 3, 11), ""),
-        (in_instance("track_script {\n }"), "error", "not-supported-yet", (2, 3, 15), ""),
-        (in_instance("accept"), "note", "ignored", (2, 3, 9), ""),
+        (in_instance("vrf red"), "error", "not-supported-yet", (2, 3, 6), ""),
+        ("track_group G {\n}\n", "error", "not-supported-yet", (1, 1, 12), ""),
+        (in_instance("debug"), "note", "ignored", (2, 3, 8), ""),
         (in_instance("lvs_sync_daemon_interface eth0"), "warning", "obsolete", (2, 3, 28), "delete it"),
         (in_instance('notify_master "/x \'open"'), "error", "bad-value", (2, 17, 27), ""),
         (in_instance("notify_master /x master"), "warning", "script-user", (2, 20, 26), '"/x master"'),
@@ -83,24 +84,21 @@ def test_nothing_to_say(reading, text):
 
 
 def test_mistakes_are_found_in_blocks_that_are_not_supported(reading, found):
-    read = reading("vrrp_script chk {\n  scrip /bin/true\n  interval x\n  weight 300\n}\n")
+    read = reading("vrrp_instance A {\n auth_hmac {\n  active_kye 1\n  time_window x\n }\n}\n")
     assert found(read) == [
-        ("warning", "not-supported-yet", 1, 1, 12),
-        ("error", "unknown-keyword", 2, 3, 8),
-        ("error", "bad-value", 3, 12, 13),
-        ("error", "bad-value", 4, 10, 13),
+        ("fatal", "refused", 2, 2, 11),
+        ("error", "unknown-keyword", 3, 3, 13),
+        ("error", "bad-value", 4, 15, 16),
     ]
 
 
 def test_lines_are_judged_in_blocks_that_are_not_supported(reading, found):
-    read = reading(
-        "static_routes {\n  default via nowhere\n}\nvrrp_sync_group G {\n track_script {\n  a wieght 5\n }\n}\n"
-    )
+    read = reading("virtual_server_group G {\n  10.0.0.1 eighty\n}\ninterface_up_down_delays {\n  eth0 soon\n}\n")
     assert found(read) == [
-        ("error", "not-supported-yet", 1, 1, 14),
-        ("error", "bad-value", 2, 15, 22),
-        ("error", "not-supported-yet", 4, 1, 16),
-        ("error", "unknown-keyword", 6, 5, 11),
+        ("error", "not-supported-yet", 1, 1, 21),
+        ("error", "bad-value", 2, 12, 18),
+        ("warning", "not-supported-yet", 4, 1, 25),
+        ("error", "bad-value", 5, 8, 12),
     ]
 
 
@@ -119,14 +117,27 @@ def test_a_value_is_bad_once(reading):
 def test_of_two_scripts_the_first_counts_and_of_two_states_the_last(reading):
     read = reading(in_instance("notify_master /x\n notify_master /y\n state MASTER\n state BACKUP"))
     section = read.root.entry("vrrp_instance").section
-    assert section.value("notify_master") == ("/x",)
+    assert section.value("notify_master").argv == ("/x",)
     assert section.value("state") == "BACKUP"
 
 
 def test_a_command_in_single_quotes(reading):
     read = reading(in_instance("notify '/x/y.sh a b'"))
-    assert read.root.entry("vrrp_instance").section.value("notify") == ("/x/y.sh", "a", "b")
+    assert read.root.entry("vrrp_instance").section.value("notify").argv == ("/x/y.sh", "a", "b")
     assert read.complaints.all == ()
+
+
+def test_the_user_and_the_group_of_a_command(reading):
+    read = reading(in_instance("notify \"/x/y.sh a\" web www\n  notify_stop '/z b' web"))
+    section = read.root.entry("vrrp_instance").section
+    assert section.value("notify") == Script(argv=("/x/y.sh", "a"), user="web", group="www")
+    assert section.value("notify_stop") == Script(argv=("/z", "b"), user="web")
+    assert read.complaints.all == ()
+
+
+def test_words_after_a_tracked_script_are_not_its_user(reading, found):
+    read = reading("vrrp_script s {\n script /x a\n}\n")
+    assert found(read) == [("warning", "surplus-words", 2, 12, 13)]
 
 
 def test_a_password_is_never_shown(reading):

@@ -94,7 +94,8 @@ class Differences:
     def host(self) -> bool:
         name = re.search(r"track script (\S+) not found", self.complaint.message)
         if name is None:
-            return self.complaint.message.startswith("Unable to set default user")
+            accounts = ("Unable to set default user", "Error setting global script uid/gid", "Invalid smtp server")
+            return self.complaint.message.startswith(accounts)
         return any(
             each.keyword.text == "vrrp_script" and each.words[1].text == name[1] for each in self.tree.statements
         )
