@@ -306,7 +306,8 @@ class Speaker:
         whole = {each.serial for member in named for each in (member, *self._groups.companions(member))}
         done = [each for each in self._members.values() if each.serial in whole]
         for member in done:
-            self._tell(member, what, now)
+            self._tell_alone(member, what, now)
+        self._groups.heed_all(now)
         self._arm()
         return tuple(member.instance.name for member in done)
 
