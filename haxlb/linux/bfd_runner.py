@@ -17,6 +17,7 @@ from haxlb.daemon.ports import ClockPort
 from haxlb.linux.bfd_sockets import BfdSockets
 from haxlb.linux.log import Complaints, Log
 from haxlb.linux.timerfd import TimerfdWake
+from haxlb.model.errors import HaxlbError
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
@@ -56,10 +57,13 @@ class BfdRunner:
         the former ones then.
         """
         listed = tuple(sessions)
-        self._sockets.open({SessionKey.of(each): each.ttl for each in listed})
-        self._take_arrived()
-        effects = self._table.configure(listed, self._clock.now())
-        self._watch()
+        try:
+            self._sockets.open({SessionKey.of(each): each.ttl for each in listed})
+            self._take_arrived()
+            effects = self._table.configure(listed, self._clock.now())
+        except HaxlbError:
+            self._sockets.retire(frozenset(self._table.keys))
+            raise
         # The last word of a session that goes is still sent from its socket.
         self._execute(effects)
         self._sockets.retire(frozenset(self._table.keys))

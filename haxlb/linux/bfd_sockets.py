@@ -7,6 +7,7 @@ see haxlb.bfd.table.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -202,5 +203,8 @@ def _arrival6(
             (ttl,) = struct.unpack("=i", data)
         elif (level, kind) == (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO):
             destination = IPv6Address(data[:16])
-    # The kernel's text of a link-local address has its interface behind a % already.
-    return Arrival(source=IPv6Address(sender[0]), destination=destination, ttl=ttl, multihop=multihop, payload=payload)
+    text, _, _, index = sender
+    if index:  # of the interface, for a link-local sender
+        with contextlib.suppress(OSError):  # it is gone already
+            text = f"{text}%{socket.if_indextoname(index)}"
+    return Arrival(source=IPv6Address(text), destination=destination, ttl=ttl, multihop=multihop, payload=payload)

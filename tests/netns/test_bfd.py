@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.bfd.packet import Diagnostic, State
+from haxlb.model.errors import ConfigError, HostError
+from haxlb.model.tracking import BfdSession, TrackKind
+from tests.netns.bfd_hosts import BfdEar, Director, names, run, until
+from tests.netns.standin import inside
+
+pytestmark = pytest.mark.netns
+
+ONE, TWO = "10.9.0.1", "10.9.0.2"
+TO_TWO = BfdSession(name="two", neighbor=TWO, min_rx_us=20_000, min_tx_us=20_000, multiplier=20)
+"""Patient: nothing here is about how long a busy machine lets us wait."""
+TO_ONE = replace(TO_TWO, name="one", neighbor=ONE)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    import os
+
+    with Lab(f"hxbfd{os.getpid()}") as made:
+        for name, number in (("d1", 1), ("d2", 2)):
+            host = made.host(name, f"10.9.0.{number}/24")
+            host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0", "net.ipv6.conf.eth0.accept_dad=0")
+            for address in (f"2001:db8::{number}/64", f"fe80::{number}/64"):
+                host.run("ip", "address", "add", address, "dev", "eth0", "nodad")
+        yield made
+
+
+@pytest.fixture
+def one(lab: Lab) -> Host:
+    return lab.hosts["d1"]
+
+
+@pytest.fixture
+def two(lab: Lab) -> Host:
+    return lab.hosts["d2"]
+
+
+def test_both_come_up_and_their_packets_are_those_of_rfc_5881(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with BfdEar(one) as ear, Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            assert names(first.results) == [("two", None), ("two", 1)]
+            assert first.results[-1].kind is TrackKind.BFD
+            await until(lambda: len(ear.of(ONE)) > 10 and len(ear.of(TWO)) > 10, "ten packets of each")
+            for source in (ONE, TWO):
+                assert {each.ttl for each in ear.of(source)} == {255}
+                assert {each.port for each in ear.of(source)} == {3784}
+                (port,) = {each.source_port for each in ear.of(source)}
+                assert port >= 49152
+            (status,) = first.runner.status(time.time_ns() // 1000)
+            assert (status.kind, status.name, status.value) == ("track_bfd", "two", 1)
+            assert f"{TWO} Up" in status.detail
+            assert "detects in 400 ms" in status.detail
+            assert abs(status.since_at - time.time()) < 60
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("neighbor", "source"), [("2001:db8::%d", ""), ("fe80::%d%%eth0", ""), ("fe80::%d%%eth0", "fe80::%d")]
+)
+def test_ipv6(one: Host, two: Host, neighbor: str, source: str) -> None:
+    def session(base: BfdSession, own: int, other: int) -> BfdSession:
+        return replace(base, neighbor=neighbor % other, source=source and source % own)
+
+    async def test() -> None:
+        with Director(one, session(TO_TWO, 1, 2)) as first, Director(two, session(TO_ONE, 2, 1)) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            assert not [each for each in first.lines if each[0] != "bfd_session"]
+
+    # The names of interfaces are looked up when packets come and go, so the loop, too, must see an eth0 of that index.
+    assert len({each.run("ip", "-o", "link", "show", "eth0").stdout.split(":")[0] for each in (one, two)}) == 1
+    with inside(one.namespace):
+        run(test())
+
+
+def test_several_sessions_each_with_a_source_port_of_its_own(one: Host, two: Host) -> None:
+    async def test() -> None:
+        def sessions(base: BfdSession, own: str, other: str, six: str) -> list[BfdSession]:
+            return [
+                replace(base, source=own),
+                replace(base, name="far", neighbor=other, source=own, multihop=True),
+                replace(base, name="six", neighbor=six),
+            ]
+
+        with (
+            BfdEar(one) as ear,
+            Director(one, *sessions(TO_TWO, ONE, TWO, "2001:db8::2")) as first,
+            Director(two, *sessions(TO_ONE, TWO, ONE, "2001:db8::1")) as second,
+        ):
+            await until(lambda: first.up and second.up, "all Up")
+            ports = {(each.port, each.source_port) for each in ear.of(ONE)}
+            assert {port for port, _ in ports} == {3784, 4784}
+            assert len({source_port for _, source_port in ports}) == len(ports) == 2
+
+    run(test())
+
+
+def test_what_came_through_a_router_is_refused_unless_hops_are_allowed(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with Director(one, TO_TWO) as first, Director(two, replace(TO_ONE, ttl=254, max_hops=1)) as second:
+            await until(lambda: first.sessions[0].counters.refused.get("ttl", 0) > 0, "a packet refused")
+            assert first.states() == []
+            assert ("bfd_packet_refused") in [event for event, _ in first.lines]
+            assert "refused" in first.runner.status(0)[0].detail
+            first.configure(replace(TO_TWO, max_hops=1))
+            await until(lambda: first.up and second.up, "both Up")
+
+    run(test())
+
+
+def test_a_neighbour_that_dies_without_a_word_is_lost_by_silence(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            second.vanish()
+            await until(lambda: names(first.results)[-1] == ("two", 0), "Down is told")
+            assert "nothing heard of the neighbour for 400 ms" in first.reasons()[-1]
+            with Director(two, TO_ONE) as again:
+                await until(lambda: first.up and again.up, "Up again with another discriminator")
+
+    run(test())
+
+
+def test_a_cut_is_noticed_by_both(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            two.unplug()
+            try:
+                await until(lambda: not first.up and not second.up, "both Down")
+                for each in (first, second):
+                    assert each.sessions[0].diagnostic == Diagnostic.DETECTION_TIME_EXPIRED
+            finally:
+                two.plug()
+            await until(lambda: first.up and second.up, "both Up again")
+
+    run(test())
+
+
+def test_a_session_that_is_removed_says_so(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with BfdEar(one) as ear, Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            first.configure()
+            await until(lambda: not second.up, "the neighbour is Down")
+            assert second.reasons()[-1] == "the neighbour says AdminDown"
+            last = ear.of(ONE)[-1].packet
+            assert (last.state, last.diagnostic) == (State.ADMIN_DOWN, Diagnostic.ADMINISTRATIVELY_DOWN)
+            assert first.runner.status(0) == ()
+
+    run(test())
+
+
+def test_closing_says_so_too(one: Host, two: Host) -> None:
+    async def test() -> None:
+        first = Director(one, TO_TWO)
+        with Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            first.runner.close()
+            await until(lambda: not second.up, "the neighbour is Down")
+            assert second.reasons()[-1] == "the neighbour says AdminDown"
+
+    run(test())
+
+
+def test_changed_intervals_do_not_drop_the_session(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with BfdEar(one) as ear, Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            for interval in (100_000, 30_000):
+                since = len(ear.heard)
+                first.configure(replace(TO_TWO, name="renamed", min_rx_us=interval, min_tx_us=interval))
+                await until(lambda: [e for e in ear.of(TWO, since) if e.packet.final], "its consent")  # noqa: B023
+                await until(
+                    lambda: second.sessions[0].transmit_interval_us == interval,  # noqa: B023
+                    "the neighbour follows",
+                )
+                assert any(each.packet.poll for each in ear.of(ONE, since))
+            assert names(first.results)[-1] == ("renamed", 1)
+            assert first.states() == second.states() == [State.INIT, State.UP] or State.DOWN not in first.states()
+            assert first.sessions[0].counters.ups == second.sessions[0].counters.ups == 1
+
+    run(test())
+
+
+def test_a_source_address_that_comes_later(one: Host, two: Host) -> None:
+    later = "10.9.0.77"
+
+    async def test() -> None:
+        with (
+            Director(one, replace(TO_TWO, source=later)) as first,
+            Director(two, replace(TO_ONE, neighbor=later)) as second,
+        ):
+            await until(lambda: first.sessions[0].counters.sent > 0, "it tries")
+            one.run("ip", "address", "add", f"{later}/24", "dev", "eth0")
+            try:
+                await until(lambda: first.up and second.up, "both Up")
+            finally:
+                one.run("ip", "address", "delete", f"{later}/24", "dev", "eth0")
+
+    run(test())
+
+
+def test_another_daemon_on_the_port(one: Host) -> None:
+    async def test() -> None:
+        with Director(one, TO_TWO) as first, pytest.raises(HostError, match="UDP port 3784") as caught:
+            Director(one, TO_TWO)
+        assert "other BFD daemon" in caught.value.remedy
+        assert first.sessions == []
+
+    run(test())
+
+
+def test_a_source_that_cannot_be_used(one: Host) -> None:
+    async def test() -> None:
+        with pytest.raises(HostError, match="cannot send BFD to"):
+            Director(one, replace(TO_TWO, neighbor="fe80::9%nowhere", source="fe80::1"))
+
+    run(test())
+
+
+def test_a_configuration_that_makes_no_sense_changes_nothing(one: Host, two: Host) -> None:
+    async def test() -> None:
+        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+            await until(lambda: first.up and second.up, "both Up")
+            with pytest.raises(ConfigError, match="bfd_instance three"):
+                first.configure(replace(TO_TWO, name="three", neighbor="nonsense"))
+            assert first.up
+
+    run(test())
