@@ -109,6 +109,7 @@ class Ear:
             self.layer = Layer.IP
             self._socket = self._open(socket.SOCK_DGRAM)
         self._lost = 0
+        self._was_down = False
         kinds = (_MR_ALL_MULTICAST, _MR_PROMISCUOUS) if promiscuous else (_MR_ALL_MULTICAST,)
         for kind in kinds:
             membership = struct.pack("=iHH8s", self._index, kind, 0, bytes(8))
@@ -131,13 +132,16 @@ class Ear:
             try:
                 data, ancillary, _, address = self._socket.recvmsg(_LONGEST, 256)
             except (BlockingIOError, InterruptedError):
-                return
-            except OSError as problem:
-                self._look_for_interface(problem)
-                return
+                break
+            except OSError:
+                # ENETDOWN: once, when it goes down; what happens to it then is not told.
+                self._was_down = True
+                break
             if address[2] == _PACKET_LOOPBACK:
                 continue
             yield self._frame(data, ancillary, outgoing=address[2] == _PACKET_OUTGOING)
+        if self._was_down:
+            self._look_for_interface()
 
     def close(self) -> None:
         """Stop hearing."""
@@ -155,14 +159,13 @@ class Ear:
                     vlan = tag & 0x0FFF
         return Frame(data=data, layer=self.layer, at_us=at_us, outgoing=outgoing, vlan=vlan)
 
-    def _look_for_interface(self, problem: OSError) -> None:
-        """ENETDOWN comes once when the interface goes down, and also when it goes away."""
+    def _look_for_interface(self) -> None:
         try:
             there = socket.if_nametoindex(self.interface) == self._index
         except OSError:
             there = False
         if not there:
-            raise HostError(f"{self.interface} has gone away", remedy="listen again when it is back") from problem
+            raise HostError(f"{self.interface} has gone away", remedy="listen again when it is back")
 
     def _open(self, kind: socket.SocketKind) -> socket.socket:
         try:
