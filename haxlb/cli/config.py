@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from haxlb.cli.guided_group import GuidedGroup
 from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load, refusal
 from haxlb.config.printer import STARS, keepalived_conf
@@ -24,7 +25,7 @@ from keepalived_compat.rendering import summary_by_file
 SCHEMA = "haxlb.config/1"
 
 
-class _Subcommands(click.Group):
+class _Subcommands(GuidedGroup):
     """Imports `diff` only when it is named: printing needs nothing of it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 import click
 
 from haxlb import __version__
+from haxlb.cli.guided_group import GuidedGroup
 from haxlb.model.errors import Bug, HaxlbError
 
 COMMANDS = {
@@ -30,7 +31,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(GuidedGroup):
     """Imports a command's module only when it is named: `haxlb check` must not pay for rich or pyroute2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -47,20 +48,6 @@ class LazyGroup(click.Group):
         module, _, attribute = where.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name; click itself compares with imported ones only."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as problem:
-            from keepalived_compat.nearest import did_you_mean
-
-            hint = did_you_mean(args[0], COMMANDS)
-            if not hint:
-                raise
-            raise click.UsageError(f"{problem.message} {hint}", ctx) from problem
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

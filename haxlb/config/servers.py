@@ -10,8 +10,7 @@ from typing import Any
 from haxlb.config.checks import CheckedServer, read_checks, said
 from haxlb.config.commands import command_of
 from haxlb.config.defaults import Defaults
-from haxlb.health.outcome import seconds
-from haxlb.health.rise_fall import fall_time_us, probe_limit_us
+from haxlb.config.server_sense import ServerSense
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import RealServer, Scheduler, VirtualServer
 from keepalived_compat.diagnostics import Complaints
@@ -22,7 +21,6 @@ from keepalived_compat.values import Unusable, endpoint_address, port
 
 _METHODS = ("NAT", "DR", "TUN")
 _SCHEDULERS = {each.value: each for each in Scheduler}
-_HASHING = (Scheduler.SH, Scheduler.MH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,8 @@ class VirtualServerReader:
         head = self._head()
         # All of it is read even where a part makes it unusable: every complaint at once.
         scheduler, direct, protocol = self._scheduler(), self._direct(), self._protocol()
-        self._complain_of_persistence(scheduler)
+        sense = ServerSense(self._section, self._title, self._head_span(), self._complaints)
+        sense.complain_of_persistence(scheduler)
         if head is None:
             return None
         address, number = head
@@ -72,8 +71,8 @@ class VirtualServerReader:
             return None
         quorum, hysteresis = self._quorum(servers)
         section = self._section
-        self._complain_of_sorry(sorry, servers)
-        self._complain_of_slow_probes(servers)
+        sense.complain_of_sorry(sorry, servers)
+        sense.complain_of_slow_probes(servers)
         return PlacedServer(
             head=self._head_span(),
             section=section,
@@ -244,58 +243,6 @@ class VirtualServerReader:
         for entry in (*self._section.all("real_server"), *self._section.all("sorry_server")):
             if entry.value[0] in used:
                 yield entry.value[0], entry.argument_span
-
-    def _complain_of_sorry(self, sorry: RealServer | None, servers: tuple[RealServer, ...]) -> None:
-        if sorry is not None and any(each.key == sorry.key for each in servers):
-            self._complaints.warning(
-                "sorry-is-real",
-                self._place("sorry_server"),
-                f"the sorry_server of {self._title} is one of its real servers: when they are down, so is it",
-                "name a host that has nothing to do with them",
-            )
-
-    def _complain_of_slow_probes(self, servers: tuple[RealServer, ...]) -> None:
-        """Once for a virtual server: its real servers are mostly checked alike."""
-        for server in servers:
-            for check in server.checks:
-                if probe_limit_us(check) > check.delay_loop_us:
-                    self._complaints.note(
-                        "slow-probe",
-                        self._place("delay_loop"),
-                        f"{check.kind.value} of {server.key} may last {seconds(probe_limit_us(check))}, longer than its"
-                        f" delay_loop of {seconds(check.delay_loop_us)}: the next probe waits for its end,"
-                        f" and a server that hangs is out after at most {seconds(fall_time_us(check))}",
-                        "a shorter connect_timeout finds it sooner",
-                    )
-                    return
-
-    def _complain_of_persistence(self, scheduler: Scheduler | None) -> None:
-        entry = self._section.entry("persistence_timeout")
-        if entry is None:
-            return
-        if entry.value == 0:
-            self._complaints.warning(
-                "old-spelling",
-                entry.span,
-                "persistence_timeout 0 is taken as no persistence; keepalived calls it invalid and does the same",
-                "delete the line",
-            )
-            return
-        if scheduler in _HASHING and not self._section.has("sh-port") and not self._section.has("mh-port"):
-            self._complaints.warning(
-                "useless-persistence",
-                entry.span,
-                f"persistence_timeout does nothing here: `lb_algo {scheduler.value}` already sends all connections of"
-                " a client to one server",
-                "delete the line",
-            )
-            return
-        self._complaints.error(
-            "not-supported-yet",
-            entry.span,
-            "persistence_timeout is not supported yet: connections of one client may go to different servers",
-            "with `lb_algo sh` a client's connections go to one server",
-        )
 
     def _quorum(self, servers: tuple[RealServer, ...]) -> tuple[int, int]:
         weights = sum(each.weight for each in servers)

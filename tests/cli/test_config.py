@@ -119,3 +119,18 @@ def test_a_difference_as_json(differ):
 def test_a_difference_to_what_cannot_be_used(differ):
     result = differ(INSTANCE % (1, 100), INSTANCE % (0, 100))
     assert result.exception.exit_code == 4
+
+
+def test_a_misspelt_subcommand_gets_the_nearest(run):
+    result = run("dif", "a", "b")
+    assert result.exit_code == 2
+    assert "No such command 'dif'. did you mean `diff`?" in result.stderr
+
+
+def test_the_key_of_an_authentication_header_is_a_secret(run, tmp_path):
+    path = tmp_path / "ah.conf"
+    path.write_text((DATA / "master.conf").read_text().replace("auth_type PASS", "auth_type AH"))
+    for style in ("keepalived", "json", "yaml"):
+        shown = run("--format", style, path=path).stdout
+        assert "s3cr3t" not in shown
+        assert "AH" in shown or "auth_ah" in shown
