@@ -127,7 +127,7 @@ class Speaker:
                 member = Member(instance, self._serial, self._epoch)
                 new.append(member)
             self._members[key] = member
-        self._learn_links()
+        self._learn_links(wanted.values())
         todo = []
         for key, member in self._members.items():
             if member.instance != wanted[key]:
@@ -276,14 +276,13 @@ class Speaker:
         keys = ((each.kind, each.name) for each in member.instance.tracks)
         return Tracked(results=tuple(self._results[key] for key in keys if key in self._results))
 
-    def _learn_links(self) -> None:
-        """How the interfaces are that are tracked from now on."""
-        tracks = {(each.kind, each.name) for member in self._members.values() for each in member.instance.tracks}
+    def _learn_links(self, instances: Iterable[VrrpInstance]) -> None:
+        """How the interfaces are that are tracked from now on; what is tracked no longer is forgotten."""
+        tracks = dict.fromkeys((each.kind, each.name) for instance in instances for each in instance.tracks)
         self._results = {key: value for key, value in self._results.items() if key in tracks}
-        for member in self._members.values():
-            for each in member.instance.tracks:
-                if each.kind is TrackKind.INTERFACE and (each.kind, each.name) not in self._results:
-                    self._results[each.kind, each.name] = _interface_result(each.name, self._link(each.name))
+        for kind, name in tracks:
+            if kind is TrackKind.INTERFACE and (kind, name) not in self._results:
+                self._results[kind, name] = _interface_result(name, self._link(name))
 
     def _learn_link(self, interface: str, link: Link, now: int) -> None:
         key = (TrackKind.INTERFACE, interface)
