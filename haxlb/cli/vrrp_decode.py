@@ -50,8 +50,14 @@ class _Packet:
     show_default=True,
     help="What hex begins with: an Ethernet frame, an IP packet, or the VRRP message.",
 )
+@click.option(
+    "--auth-pass-file",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Judge authentication, too, with the auth_pass in this file.",
+)
 @click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
-def decode(file: str | None, words: tuple[str, ...], layer: str, *, as_json: bool) -> None:
+def decode(file: str | None, words: tuple[str, ...], layer: str, auth_pass_file: Path | None, *, as_json: bool) -> None:
     """Decode VRRP adverts, versions 2 and 3, IPv4 and IPv6, with or without an authentication header, and say what is
     wrong with each and at which byte.
 
@@ -62,13 +68,14 @@ def decode(file: str | None, words: tuple[str, ...], layer: str, *, as_json: boo
     """
     if words and file:
         raise click.UsageError("either FILE or -x, not both")
+    reading = _Reading(_LAYERS.get(layer), None if auth_pass_file is None else _password(auth_pass_file))
     if words:
-        packets = _of_hex("\n\n".join(words), _LAYERS.get(layer))
+        packets = reading.of_hex("\n\n".join(words))
         name = "-x"
     else:
         name = file or _STDIN
         data = _read(name)
-        packets = _of_capture(data) if is_capture(data) else _of_text(name, data, _LAYERS.get(layer))
+        packets = reading.of_capture(data) if is_capture(data) else reading.of_text(name, data)
     answer = _Json() if as_json else _Text()
     problem: HaxlbError | None = None
     try:
@@ -93,32 +100,49 @@ def _read(name: str) -> bytes:
         raise CaptureError(f"cannot read {name}: {problem.strerror}") from problem
 
 
-def _of_capture(data: bytes) -> Iterator[_Packet]:
-    for each in read_capture(data):
-        envelope = unwrap(each.data, each.layer)
-        advert = None if envelope is None else dissect(envelope)
-        yield _Packet(number=each.number, at_s=each.at_s, advert=advert, missing=each.missing)
-
-
-def _of_text(name: str, data: bytes, layer: Layer | None) -> Iterator[_Packet]:
-    what = "standard input" if name == _STDIN else name
+def _password(path: Path) -> str:
     try:
-        return _of_hex(data.decode("ascii"), layer)
-    except (UnicodeDecodeError, HexError) as problem:
-        why = problem.message if isinstance(problem, HexError) else "it is not text"
-        raise HexError(f"{what} is neither a capture (pcap, pcapng) nor hex: {why}") from problem
+        return path.read_text().rstrip("\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not text"
+        raise click.BadParameter(f"cannot read {path}: {why}", param_hint="--auth-pass-file") from problem
 
 
-def _of_hex(text: str, layer: Layer | None) -> Iterator[_Packet]:
-    packets = packets_of(text)
-    if not packets:
-        raise HexError("there is no byte in it")
-    return iter([_of_bytes(number, data, layer) for number, data in enumerate(packets, 1)])
+class _Reading:
+    """How bytes become packets."""
 
+    def __init__(self, layer: Layer | None, auth_pass: str | None) -> None:
+        self._layer = layer
+        """None = guess."""
+        self._auth_pass = auth_pass
 
-def _of_bytes(number: int, data: bytes, layer: Layer | None) -> _Packet:
-    envelope = unwrap(data, layer or guess(data))
-    return _Packet(number=number, at_s=None, advert=None if envelope is None else dissect(envelope))
+    def of_capture(self, data: bytes) -> Iterator[_Packet]:
+        for each in read_capture(data):
+            advert = self._dissect(each.data, each.layer)
+            yield _Packet(number=each.number, at_s=each.at_s, advert=advert, missing=each.missing)
+
+    def of_text(self, name: str, data: bytes) -> Iterator[_Packet]:
+        what = "standard input" if name == _STDIN else name
+        try:
+            return self.of_hex(data.decode("ascii"))
+        except (UnicodeDecodeError, HexError) as problem:
+            why = problem.message if isinstance(problem, HexError) else "it is not text"
+            raise HexError(f"{what} is neither a capture (pcap, pcapng) nor hex: {why}") from problem
+
+    def of_hex(self, text: str) -> Iterator[_Packet]:
+        packets = packets_of(text)
+        if not packets:
+            raise HexError("there is no byte in it")
+        return iter(
+            [
+                _Packet(number=number, at_s=None, advert=self._dissect(data, self._layer or guess(data)))
+                for number, data in enumerate(packets, 1)
+            ]
+        )
+
+    def _dissect(self, data: bytes, layer: Layer) -> Dissection | None:
+        envelope = unwrap(data, layer)
+        return None if envelope is None else dissect(envelope, self._auth_pass)
 
 
 class _Answer:
@@ -194,8 +218,7 @@ def _lines(packet: _Packet, advert: Dissection) -> Iterator[str]:
         yield f"    {advert.count} addresses  {', '.join(map(str, advert.addresses)) or '-'}"
     if envelope.auth is not None:
         ah = envelope.auth
-        value = f"check value {ah.icv.hex()}, not judged without the key"
-        yield f"    AH  SPI 0x{ah.spi:08x}  sequence {ah.sequence}  {value}"
+        yield f"    AH  SPI 0x{ah.spi:08x}  sequence {ah.sequence}  check value {ah.icv.hex()}"
     if packet.missing:
         yield f"    ! {packet.missing} bytes of it were not captured"
     for each in packet.findings:

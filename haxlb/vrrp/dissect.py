@@ -5,15 +5,18 @@ Both judge alike: what `decode` refuses has a fatal finding of the same reason h
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
 
 from haxlb.model.addresses import IPAddress
+from haxlb.model.errors import PeerError
 from haxlb.model.node import SECOND_US
-from haxlb.vrrp.advert import ADVERT_TTL, AUTH_HEADER, AUTH_NONE, AUTH_PASS, MULTICAST_GROUP
-from haxlb.vrrp.checksum import is_good, pseudo_header
+from haxlb.vrrp.advert import ADVERT_TTL, AUTH_HEADER, AUTH_NONE, AUTH_PASS, MULTICAST_GROUP, padded_password
+from haxlb.vrrp.advert_checksum import is_good, pseudo_header
+from haxlb.vrrp.authentication_header import Key
 from haxlb.vrrp.envelope import Envelope, Finding
 
 _HEADER_LENGTH = 8
@@ -81,8 +84,8 @@ class Dissection:
         return self.form is not Form.WRONG and not any(each.reason in unbelievable for each in self.findings)
 
 
-def dissect(envelope: Envelope) -> Dissection:
-    """Read all that is there; raises nothing."""
+def dissect(envelope: Envelope, auth_pass: str | None = None) -> Dissection:
+    """Read all that is there; raises nothing. With `auth_pass`, authentication is judged, too."""
     message = envelope.payload
     if len(message) < _HEADER_LENGTH:
         finding = _finding(envelope, 0, "packet_len_err", f"{len(message)} bytes are too short for a VRRP message")
@@ -109,6 +112,8 @@ def dissect(envelope: Envelope) -> Dissection:
         addresses=tuple(_addresses(message, end, _LENGTHS[family])),
     )
     findings = (*envelope.findings, *_faults(read), *_oddities(read))
+    if auth_pass is not None:
+        findings += tuple(_judge_authentication(read, auth_pass))
     return replace(read, findings=_sorted(findings))
 
 
@@ -125,16 +130,17 @@ def _addresses(message: bytes, end: int, length: int) -> Iterator[IPAddress]:
 
 
 def _form(envelope: Envelope, version: int, family: int) -> Form:
-    message, source, destination = envelope.payload, envelope.source, envelope.destination
+    source, destination, size = envelope.source, envelope.destination, len(envelope.payload)
+    message = envelope.payload + bytes(size % 2)  # one that is cut off may end within a word
     bare = is_good(message)
     if version == 2 and family == 4:  # noqa: PLR2004
         return Form.GOOD if bare else Form.WRONG
     if source is None or destination is None:
         return Form.UNKNOWN
-    if is_good(pseudo_header(source, destination, len(message)) + message):
+    if is_good(pseudo_header(source, destination, size) + message):
         return Form.GOOD
     if family == 4:  # noqa: PLR2004
-        if not destination.is_multicast and is_good(pseudo_header(source, MULTICAST_GROUP, len(message)) + message):
+        if not destination.is_multicast and is_good(pseudo_header(source, MULTICAST_GROUP, size) + message):
             return Form.OLD_UNICAST
         if bare:
             return Form.BARE
@@ -178,6 +184,21 @@ def _auth_faults(read: Dissection) -> Iterator[Finding]:
         yield Finding(offset=envelope.auth.offset, reason="authtype_mismatch", message=what)
     elif envelope.auth is None and read.auth_type == AUTH_HEADER and envelope.source is not None:
         yield _finding(envelope, 4, "authtype_mismatch", "authentication type 2 without an authentication header")
+
+
+def _judge_authentication(read: Dissection, auth_pass: str) -> Iterator[Finding]:
+    """Whether it is the password, or the key, of the sender."""
+    password, auth = padded_password(auth_pass), read.envelope.auth
+    if read.auth_type == AUTH_PASS and not hmac.compare_digest(read.auth_data, password):
+        at = read.wanted_length - _AUTH_LENGTH
+        yield _finding(
+            read.envelope, min(at, len(read.envelope.payload)), "auth_failure", "its password is another one"
+        )
+    elif auth is not None and auth.ip_header:
+        try:
+            Key(password).verify(auth.ip_header, auth.raw, read.envelope.payload)
+        except PeerError as problem:
+            yield Finding(offset=auth.offset, reason=problem.reason, message=problem.message)
 
 
 def _oddities(read: Dissection) -> Iterator[Finding]:

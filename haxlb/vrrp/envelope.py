@@ -12,9 +12,9 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.model.addresses import IPAddress
-from haxlb.vrrp.checksum import PROTOCOL_NUMBER, is_good
+from haxlb.vrrp.advert_checksum import PROTOCOL_NUMBER, is_good
+from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 
-AH_PROTOCOL = 51
 _ETHERNET_LENGTH = 14
 _VLAN_LENGTH = 4
 _VLAN_TYPES = (0x8100, 0x88A8)
@@ -62,6 +62,10 @@ class AuthenticationHeader:
     spi: int
     sequence: int
     icv: bytes
+    raw: bytes
+    """All of it."""
+    ip_header: bytes
+    """In front of it; empty over IPv6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +179,7 @@ def _ipv4(data: bytes, link: _Link) -> Envelope | None:
         return None
     header = (data[at] & 0xF) * 4
     total, _, fragment, ttl, protocol = struct.unpack_from("!HHHBB", data, at + 2)
-    if protocol not in (PROTOCOL_NUMBER, AH_PROTOCOL):
+    if protocol not in (PROTOCOL_NUMBER, AH_PROTOCOL_NUMBER):
         return None
     findings: list[Finding] = []
     if header < _SHORTEST_IPV4 or header > min(total, len(data) - at):
@@ -215,7 +219,7 @@ def _ipv6(data: bytes, link: _Link) -> Envelope | None:
             return None
         skip = 8 if following == _FRAGMENT else (data[start + 1] + 1) * 8
         following, start = data[start], start + skip
-    if following not in (PROTOCOL_NUMBER, AH_PROTOCOL):
+    if following not in (PROTOCOL_NUMBER, AH_PROTOCOL_NUMBER):
         return None
     end = _end(data, at, _IPV6_LENGTH + length, at + 4, findings)
     packet = _Packet(
@@ -241,7 +245,7 @@ def _end(data: bytes, at: int, total: int, offset: int, findings: list[Finding])
 def _message(data: bytes, link: _Link, packet: _Packet) -> Envelope | None:
     start, end, findings = packet.start, packet.end, packet.findings
     auth = None
-    if packet.protocol == AH_PROTOCOL:
+    if packet.protocol == AH_PROTOCOL_NUMBER:
         if end - start < _AH_LENGTH:
             return None
         following, words, _, spi, sequence = struct.unpack_from("!BBHII", data, start)
@@ -252,7 +256,14 @@ def _message(data: bytes, link: _Link, packet: _Packet) -> Envelope | None:
             findings.append(_wrong_length(start + 1, f"an authentication header of {length} bytes does not fit"))
             length = min(max(length, _AH_LENGTH), end - start)
         icv = data[start + _AH_LENGTH : start + length]
-        auth = AuthenticationHeader(offset=start, spi=spi, sequence=sequence, icv=icv)
+        auth = AuthenticationHeader(
+            offset=start,
+            spi=spi,
+            sequence=sequence,
+            icv=icv,
+            raw=data[start : start + length],
+            ip_header=data[link.end : start] if packet.source.version == 4 else b"",  # noqa: PLR2004 - the family
+        )
         start += length
     return Envelope(
         payload=data[start:end],

@@ -93,7 +93,7 @@ def test_headers_of_all_kinds():
     assert "  VLAN 7  10.9.0.1 -> 224.0.0.18  TTL 254\n" in text
     assert "  fe80::1 -> ff02::12  hop limit 255\n" in text
     assert "authentication AH" in text
-    assert "    AH  SPI 0x0a090001  sequence 9  check value 000102030405060708090a0b, not judged" in text
+    assert "    AH  SPI 0x0a090001  sequence 9  check value 000102030405060708090a0b\n" in text
 
 
 def test_a_password_is_not_shown():
@@ -104,6 +104,20 @@ def test_a_password_is_not_shown():
         assert "PASS" in done.stdout
         assert "hush" not in done.stdout
         assert b"hush".hex() not in done.stdout
+
+
+def test_authentication_is_judged_with_the_password(tmp_path):
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("hushhush\n")
+    wrong.write_text("other\n")
+    frame = ethernet(ipv4(message(2, auth_type=1, auth_data=b"hushhush"))).hex()
+    assert decode("-x", frame, "--auth-pass-file", right).exit_code == 0
+    done = decode("-x", frame, "--auth-pass-file", wrong)
+    assert done.exit_code == 1
+    assert "    ! byte 46: its password is another one (auth_failure)\n" in done.stdout
+    done = decode("-x", FRAME_AH.hex(), "--auth-pass-file", right)
+    assert "    ! byte 34: its integrity check value is wrong" in done.stdout
+    assert decode("-x", frame, "--auth-pass-file", tmp_path / "none").exit_code == 2
 
 
 def test_priorities_that_mean_something():

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from haxlb.model.errors import PeerError
 from haxlb.vrrp.advert import MULTICAST_GROUP, Advert, decode, encode
-from haxlb.vrrp.checksum import is_good, ones_sum, pseudo_header
+from haxlb.vrrp.advert_checksum import checksum, is_good, pseudo_header
+from haxlb.vrrp.authentication_header import Key
 from haxlb.vrrp.dissect import Form, dissect
 from haxlb.vrrp.envelope import Envelope, Layer, guess, unwrap
-from tests.vrrp.frames import GROUP6, OTHER, SOURCE, SOURCE6, VIP, ah, ethernet, ipv4, ipv6, message
+from tests.vrrp.frames import OTHER, SOURCE, VIP, ah, ethernet, ipv4, ipv6, message
+from tests.vrrp.frames import total as sum_of
 
 
 def findings(data: bytes, layer: Layer = Layer.ETHERNET) -> list[tuple[int, str]]:
@@ -176,18 +178,35 @@ def test_a_password_is_not_in_a_repr():
     assert "hush" not in repr(found).replace(repr(found.envelope), "")
 
 
-# -- the checksum
+# -- with the key
 
 
-def test_checksum_of_rfc_1071_s_example():
-    assert ones_sum(bytes.fromhex("0001f203f4f5f6f7")) == 0xDDF2
-    assert ones_sum(b"\xff\xff\xff\xff\1") == 0x0100
-    assert ones_sum(b"") == 0
+def signed(key: bytes) -> bytes:
+    payload = message(2, auth_type=2)
+    header, authentication = Key(key).sign(SOURCE, MULTICAST_GROUP, 255, payload, 77)
+    # The kernel fills in the header's checksum.
+    sum_ = struct.pack("!H", checksum(header[:10] + b"\0\0" + header[12:]))
+    return ethernet(header[:10] + sum_ + header[12:] + authentication + payload)
 
 
-def test_pseudo_headers():
-    assert pseudo_header(SOURCE, MULTICAST_GROUP, 12) == bytes.fromhex("0a090001e00000120070000c")
-    assert pseudo_header(SOURCE6, GROUP6, 24)[32:] == bytes.fromhex("00000018 00000070")
+def judged(data: bytes, auth_pass: str) -> list[tuple[int, str]]:
+    envelope = unwrap(data, Layer.ETHERNET)
+    assert envelope is not None
+    return [(each.offset, each.reason) for each in dissect(envelope, auth_pass).findings]
+
+
+def test_the_check_value_of_an_authentication_header():
+    frame = signed(b"secret\0\0")
+    assert judged(frame, "secret") == []
+    assert judged(frame, "hidden") == [(34, "auth_failure")]
+    assert judged(patched(frame, 60, b"\x63"), "secret") == [(34, "auth_failure"), (64, "chk_err")]
+
+
+def test_a_password():
+    frame = ethernet(ipv4(message(2, auth_type=1, auth_data=b"secret\0\0")))
+    assert judged(frame, "secret") == []
+    assert judged(frame, "secre") == [(46, "auth_failure")]
+    assert judged(FRAME2, "secret") == [], "that it has none is for its receivers to judge"
 
 
 # -- agreement with the codec
@@ -224,7 +243,7 @@ def test_what_the_codec_refuses_is_found_here_and_nothing_else_is_fatal(payload,
     if fix and len(payload) >= 8:
         cover = b"" if payload[0] >> 4 == 2 else pseudo_header(SOURCE, destination, len(payload))
         blank = payload[:6] + b"\0\0" + payload[8:]
-        payload = payload[:6] + struct.pack("!H", 0xFFFF ^ ones_sum(cover + blank)) + payload[8:]
+        payload = payload[:6] + struct.pack("!H", 0xFFFF ^ sum_of(cover + blank)) + payload[8:]
     found = dissect(Envelope(payload=payload, offset=0, source=SOURCE, destination=destination, ttl=ttl, ttl_offset=8))
     fatal = {each.reason for each in found.findings if each.fatal}
     try:
@@ -240,7 +259,7 @@ def test_what_the_codec_refuses_is_found_here_and_nothing_else_is_fatal(payload,
     assert fatal <= {"authtype_mismatch"}
     assert (advert.vrid, advert.priority, advert.interval_us) == (found.vrid, found.priority, found.interval_us)
     assert advert.addresses == found.addresses
-    assert is_good(payload) or payload[0] >> 4 == 3
+    assert payload[0] >> 4 == 3 or is_good(payload)
 
 
 @settings(derandomize=True, deadline=None, max_examples=1500)
