@@ -9,8 +9,9 @@ import subprocess
 from collections import deque
 from dataclasses import dataclass, field
 
-from haxlb.linux.launch import Launcher, signal_group
+from haxlb.linux.launch import Launcher
 from haxlb.linux.log import Log
+from haxlb.linux.script_process import signal_group
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.notification import ScriptSettings

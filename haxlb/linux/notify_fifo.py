@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from haxlb.daemon.respawn import STEADY_US, Respawn
-from haxlb.linux.launch import Launcher, signal_group
+from haxlb.linux.launch import Launcher
 from haxlb.linux.log import Log
+from haxlb.linux.script_process import signal_group
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.node import SECOND_US

@@ -50,3 +50,11 @@ def popen_arguments(who: Identity) -> dict[str, Any]:
     if us and (os.geteuid() != 0 or set(os.getgroups()) <= {who.gid}):
         return {}
     return {"user": who.uid, "group": who.gid, "extra_groups": ()}
+
+
+def setpriv_options(who: Identity) -> tuple[str, ...]:
+    """The same for setpriv(1), and the signal that the child gets when we die."""
+    tied = ("--pdeathsig", "TERM")
+    if not popen_arguments(who):
+        return tied
+    return (*tied, "--reuid", str(who.uid), "--regid", str(who.gid), "--clear-groups")

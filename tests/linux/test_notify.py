@@ -5,6 +5,7 @@ import grp
 import os
 import pwd
 import signal
+import subprocess
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from haxlb.linux import notify
+from haxlb.linux.launch import Launcher
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.users import ourselves, popen_arguments
 from haxlb.model.commands import Command
@@ -35,8 +37,11 @@ class Lines:
         self.fields.append(fields)
 
 
-def python(code: str, *arguments: str, user: str = "", group: str = "") -> Command:
-    return Command(argv=(sys.executable, "-I", "-S", "-c", code, *arguments), user=user, group=group)
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+def python(code: str, *arguments: str) -> Command:
+    return Command(argv=(sys.executable, "-I", "-S", "-c", code, *arguments), user=ME)
 
 
 def append(file: Path, text: str, *, first: str = "pass") -> Command:
@@ -46,7 +51,7 @@ def append(file: Path, text: str, *, first: str = "pass") -> Command:
 
 
 def command(*argv: str) -> Command:
-    return Command(argv=argv)
+    return Command(argv=argv, user=ME)
 
 
 def test_commands_of_one_instance_run_strictly_in_order(tmp_path: Path) -> None:
@@ -239,7 +244,7 @@ def test_a_user_or_group_that_is_not_there_is_one_error_with_a_remedy(
 
 
 def test_a_directory_that_is_gone_keeps_no_script_from_running(tmp_path: Path) -> None:
-    file, what = whoami(tmp_path)
+    file, what = whoami(tmp_path, user=ME)
     outcome(tmp_path, what, ScriptSettings(), str(tmp_path / "gone"))
     assert file.read_text().split()[-2] == "/"
 
@@ -258,7 +263,7 @@ def test_with_script_security_nothing_is_run_as_root_that_others_can_change(tmp_
     script = tmp_path / "script"
     script.write_text(f"#!/bin/sh\n: > {tmp_path}/out\n")
     script.chmod(0o777)
-    log = outcome(tmp_path, command(str(script)), ScriptSettings(user="root", security=True))
+    log = outcome(tmp_path, Command(argv=(str(script),)), ScriptSettings(user="root", security=True))
     assert log.events == [("error", "notify_failed")]
     assert "can be written by everybody" in str(log.fields[0]["reason"])
     assert not (tmp_path / "out").exists()
@@ -271,6 +276,40 @@ def test_an_argument_with_a_nul_byte_is_refused_in_one_line() -> None:
 
 def test_who_is_the_user_already_needs_no_privilege() -> None:
     assert popen_arguments(ourselves()) in ({}, {"user": 0, "group": 0, "extra_groups": ()})
+
+
+@needs_root
+def test_without_setpriv_it_is_the_same_user_and_place(tmp_path: Path) -> None:
+    file, what = whoami(tmp_path, user="nobody")
+    process = Launcher(ScriptSettings(), str(tmp_path), setpriv=None).launch(what)
+    assert process.wait() == 0
+    nobody = pwd.getpwnam("nobody")
+    assert file.read_text() == f"{nobody.pw_uid} {nobody.pw_gid} [] {tmp_path} {os.SCHED_OTHER}"
+
+
+@needs_root
+def test_a_directory_that_its_user_may_not_enter_keeps_no_script_from_running(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    log = outcome(tmp_path, Command(argv=("/bin/true",), user="nobody"), ScriptSettings(), str(tmp_path))
+    assert log.events == []
+
+
+def test_a_script_is_told_to_end_when_its_starter_is_killed(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    code = "import os, sys, time; fd = os.open(sys.argv[1], os.O_WRONLY); os.write(fd, b'.'); time.sleep(600)"
+    starter = (
+        "import sys, time\n"
+        "from haxlb.linux.launch import Launcher\n"
+        "from haxlb.model.commands import Command\n"
+        "running = Launcher().launch(Command(argv=tuple(sys.argv[2:]), user=sys.argv[1]))\n"
+        "time.sleep(600)\n"
+    )
+    argv = (sys.executable, "-I", "-S", "-c", code, str(fifo))
+    with subprocess.Popen((sys.executable, "-c", starter, ME, *argv)) as process, fifo.open("rb") as stream:
+        assert stream.read(1) == b"."
+        process.kill()
+        assert stream.read() == b""  # the end of the file: the script is gone
 
 
 # -- waited for
