@@ -85,7 +85,7 @@ class CheckerProcess:
             case SwapProgram(program=program):
                 self._checker.swap(program)
             case PeersKnown(interface=interface, peers=peers):
-                self._checker.peers_known(interface, peers)
+                self._checker.peers_known(interface, (each for each in peers if isinstance(each, IPv4Address)))
             case AskStatus(ticket=ticket):
                 self._send_status(ticket)
             case _:
