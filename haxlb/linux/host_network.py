@@ -24,6 +24,7 @@ from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
 from haxlb.model.routes import Route, Rule
+from haxlb.model.tracking import TrackKind
 
 _DUPLICATES_EVERY = 14
 """Renewals between two looks for duplicates: some ten seconds."""
@@ -87,6 +88,8 @@ class HostNetwork:
         names += [vip.interface for vip in vips]
         names += [name for route in (*_routes(instances), *self._config.static_routes) for name in devices_of(route)]
         names += devices(self._config.static_addresses)
+        tracks = [track for each in (*instances, *self._config.sync_groups) for track in each.tracks]
+        names += [track.name for track in tracks if track.kind is TrackKind.INTERFACE]
         return Watched(interfaces=tuple(dict.fromkeys(names)), vips=tuple(dict.fromkeys(vip.address for vip in vips)))
 
     def prepare(self) -> None:

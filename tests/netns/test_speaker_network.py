@@ -1,0 +1,313 @@
+"""The speaker as a process, and what it has in the kernel's tables: before, while, and after it is MASTER."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.daemon.messages import ConfigureSpeaker, HandOver, Logged, Ready, Stop
+from haxlb.model.addresses import StaticAddress, Vip
+from haxlb.model.facts import AlarmCleared, AlarmRaised
+from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
+from haxlb.model.routes import Route, Rule
+from tests.netns.standin import Ear, SpeakerHandle, eventually
+
+pytestmark = pytest.mark.netns
+
+
+def vip(address: str, interface: str = "eth0", **fields: Any) -> Vip:
+    parsed = ip_address(address)
+    return Vip(address=parsed, prefix_length=parsed.max_prefixlen, interface=interface, **fields)
+
+
+ROUTE = Route(destination="192.0.2.0/24", via="10.9.0.77", source="10.9.0.100", device="eth0")
+RULE = Rule(family=4, selectors=(("from", "10.9.0.100/32"),), action=("table", "100"))
+INSTANCE = VrrpInstance(
+    name="VI_1",
+    interface="eth0",
+    vrid=51,
+    version=3,
+    advert_interval_us=100_000,
+    initial_role=Role.MASTER,
+    vips=(vip("10.9.0.100"),),
+    excluded_vips=(vip("10.9.0.101"), vip("2001:db8::101")),
+    routes=(ROUTE,),
+    rules=(RULE,),
+    garp=GarpConfig(master_delay_us=0),
+)
+VMAC = replace(
+    INSTANCE,
+    vips=(vip("10.9.0.100", "vrrp.51"),),
+    excluded_vips=(),
+    routes=(),
+    rules=(),
+    virtual_mac=VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33"),
+)
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    with Lab(f"hxsn{os.getpid()}") as made:
+        for number, name in enumerate(("d1", "cl"), 1):
+            host = made.host(name, f"10.9.0.{number}/24")
+            host.sysctl(net__ipv6__conf__all__disable_ipv6=0)
+            host.run("ip", "address", "add", f"2001:db8::{number}/64", "dev", "eth0", "nodad")
+        yield made
+
+
+@pytest.fixture
+def director(lab: Lab) -> Host:
+    return lab.hosts["d1"]
+
+
+@pytest.fixture
+def speaker(director: Host) -> Iterator[SpeakerHandle]:
+    with SpeakerHandle(director) as started:
+        yield started
+
+
+def configure(speaker: SpeakerHandle, *instances: VrrpInstance, **more: Any) -> str:
+    before = len(speaker.messages)
+    speaker.send(ConfigureSpeaker(instances=instances, garp_frames=(), **more))
+    ready: Ready = speaker.wait_for(lambda m: isinstance(m, Ready), "Ready", start=before)
+    return ready.problem
+
+
+def own(host: Host, interface: str = "eth0") -> set[str]:
+    """Addresses but for those that the lab has put there and the link-local ones."""
+    shown = host.run("ip", "-j", "address", "show", "dev", interface, check=False).stdout or "[]"
+    listed = [each["local"] for link in json.loads(shown) for each in link["addr_info"]]
+    return {each for each in listed if not each.startswith("fe80") and not each.endswith((".0.1", "::1"))}
+
+
+def routes(host: Host) -> list[str]:
+    found = json.loads(host.run("ip", "-j", "route", "show", "protocol", "18").stdout or "[]")
+    return [each["dst"] for each in found]
+
+
+def rules(host: Host) -> list[str]:
+    found = json.loads(host.run("ip", "-j", "rule", "show").stdout or "[]")
+    return [each["src"] for each in found if each["src"] != "all"]
+
+
+ALL = {"10.9.0.100", "10.9.0.101", "2001:db8::101"}
+
+
+def everything(host: Host) -> bool:
+    return own(host) == ALL and routes(host) == ["192.0.2.0/24"] and rules(host) == ["10.9.0.100"]
+
+
+def nothing(host: Host) -> bool:
+    return own(host) == set() and routes(host) == [] and rules(host) == []
+
+
+def logged(speaker: SpeakerHandle, event: str) -> list[Logged]:
+    return [each for each in list(speaker.messages) if isinstance(each, Logged) and each.event == event]
+
+
+def test_all_of_an_instance_follows_its_role(director: Host, speaker: SpeakerHandle) -> None:
+    assert configure(speaker, INSTANCE) == ""
+    speaker.becomes(Role.MASTER)
+    eventually(lambda: everything(director), "addresses, route and rule")
+    speaker.send(HandOver(instances=(), reason="test"))
+    speaker.becomes(Role.BACKUP)
+    eventually(lambda: nothing(director), "they are gone")
+
+
+def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: SpeakerHandle) -> None:
+    configure(speaker, INSTANCE)
+    eventually(lambda: everything(director), "addresses, route and rule")
+    # The route goes with the address that it prefers as source.
+    director.run("ip", "address", "del", "10.9.0.100/32", "dev", "eth0")
+    eventually(lambda: everything(director), "VIP and route are back", 1.5)
+    director.run("ip", "address", "del", "2001:db8::101/128", "dev", "eth0")
+    director.run("ip", "rule", "del", "from", "10.9.0.100")
+    eventually(lambda: everything(director), "excluded VIP and rule are back", 1.5)
+    director.run("ip", "address", "flush", "dev", "eth0")
+    director.run("ip", "address", "add", "10.9.0.1/24", "dev", "eth0")
+    eventually(lambda: everything(director), "after a flush", 5)
+
+
+def test_foreign_addresses_and_routes_are_left_alone(director: Host, speaker: SpeakerHandle) -> None:
+    director.run("ip", "address", "add", "10.9.0.200/24", "dev", "eth0")
+    director.run("ip", "route", "add", "198.51.100.0/24", "via", "10.9.0.77")
+    configure(speaker, INSTANCE)
+    eventually(lambda: own(director) == ALL | {"10.9.0.200"}, "both")
+    speaker.send(Stop())
+    speaker.process.wait(timeout=10)
+    assert own(director) == {"10.9.0.200"}
+    assert "198.51.100.0/24 via 10.9.0.77" in director.run("ip", "route").stdout
+
+
+def test_left_overs_go_at_start_and_at_reload(director: Host, speaker: SpeakerHandle) -> None:
+    backup = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000)
+    for address in ("10.9.0.100/24", "10.9.0.101/32", "2001:db8::101/64"):
+        director.run("ip", "address", "add", address, "dev", "eth0")
+    director.run("ip", "route", "add", "192.0.2.0/24", "via", "10.9.0.77", "protocol", "18")
+    director.run("ip", "rule", "add", "from", "10.9.0.100", "table", "100", "preference", "9", "protocol", "18")
+    configure(speaker, backup)
+    assert nothing(director)
+    director.run("ip", "address", "add", "2001:db8::101/128", "dev", "eth0")
+    configure(speaker, backup)
+    assert nothing(director)
+    assert [each.fields["vips"] for each in logged(speaker, "vips_left_over")] == ["2001:db8::101/128 on eth0"]
+
+
+def test_killed_it_leaves_no_address_and_its_successor_cleans_up_the_rest(
+    director: Host, speaker: SpeakerHandle
+) -> None:
+    configure(speaker, INSTANCE)
+    eventually(lambda: everything(director), "addresses, route and rule")
+    speaker.kill()
+    # Nobody does anything: the kernel takes the addresses off, and with one of them the route that prefers it.
+    eventually(lambda: own(director) == set(), "addresses expire", 3.5)
+    assert routes(director) == []
+    assert rules(director) == ["10.9.0.100"]
+    with SpeakerHandle(director) as successor:
+        configure(successor, replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000))
+        assert nothing(director)
+
+
+def test_lifetimes_can_be_turned_off(director: Host, speaker: SpeakerHandle) -> None:
+    configure(speaker, INSTANCE, settings=SpeakerSettings(vip_lifetime_s=0))
+    eventually(lambda: everything(director), "addresses")
+    shown = json.loads(director.run("ip", "-j", "address", "show", "dev", "eth0").stdout)[0]["addr_info"]
+    assert {each["valid_life_time"] for each in shown if each["local"] in ALL} == {2**32 - 1}
+
+
+def test_a_route_that_the_kernel_refuses_is_an_alarm_and_comes_when_it_can(
+    director: Host, speaker: SpeakerHandle
+) -> None:
+    refused = replace(INSTANCE, routes=(Route(destination="192.0.2.0/24", via="10.55.0.1"),), rules=())
+    configure(speaker, refused)
+    speaker.becomes(Role.MASTER)
+    (alarm,) = eventually(lambda: speaker.facts(AlarmRaised), "an alarm")
+    assert alarm.key == "route/VI_1"
+    assert "cannot add the route to 192.0.2.0/24" in alarm.evidence[0]
+    director.run("ip", "address", "add", "10.55.0.2/24", "dev", "eth0")
+    eventually(lambda: routes(director) == ["192.0.2.0/24"], "the route")
+    eventually(lambda: speaker.facts(AlarmCleared), "the all-clear")
+
+
+def test_a_reload_moves_what_differs_and_nothing_else(director: Host, speaker: SpeakerHandle) -> None:
+    configure(speaker, INSTANCE)
+    eventually(lambda: everything(director), "addresses, route and rule")
+    other = Route(destination="203.0.113.0/24", via="10.9.0.77")
+    changed = replace(INSTANCE, routes=(replace(ROUTE, metric=7), other), rules=(), excluded_vips=(vip("10.9.0.102"),))
+    configure(speaker, changed)
+    eventually(lambda: own(director) == {"10.9.0.100", "10.9.0.102"}, "addresses")
+    assert routes(director) == ["192.0.2.0/24", "203.0.113.0/24"]
+    assert rules(director) == []
+    assert "metric 7" in director.run("ip", "route", "show", "192.0.2.0/24").stdout
+
+
+def test_an_interface_that_vanishes_and_comes_back_has_everything_again(lab: Lab, director: Host) -> None:
+    director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
+    for name in ("tmp0", "tmp1"):
+        director.run("ip", "link", "set", name, "up")
+    instance = replace(INSTANCE, excluded_vips=(vip("10.8.0.5", "tmp0"),), routes=(), rules=())
+    with SpeakerHandle(director) as speaker:
+        configure(speaker, instance)
+        eventually(lambda: own(director, "tmp0") == {"10.8.0.5"}, "the VIP")
+        director.run("ip", "link", "del", "tmp0")
+        eventually(lambda: logged(speaker, "interface_vanished"), "it is noticed")
+        director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
+        director.run("ip", "link", "set", "tmp0", "up")
+        eventually(lambda: own(director, "tmp0") == {"10.8.0.5"}, "the VIP again")
+
+
+def test_static_entries_are_on_while_it_runs(director: Host, speaker: SpeakerHandle) -> None:
+    address = StaticAddress(address="10.4.0.1", prefix_length=24, interface="eth0")
+    route = Route(destination="198.51.100.0/24", via="10.4.0.9")
+    rule = Rule(family=4, selectors=(("from", "10.4.0.1/32"),), action=("table", "100"))
+    quiet = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000)
+    configure(speaker, quiet, static_addresses=(address,), static_routes=(route,), static_rules=(rule,))
+    shown = "10.4.0.1/24" in director.run("ip", "address", "show", "dev", "eth0").stdout
+    assert (shown, routes(director), rules(director)) == (True, ["198.51.100.0/24"], ["10.4.0.1"])
+    director.run("ip", "address", "del", "10.4.0.1/24", "dev", "eth0")
+    eventually(lambda: routes(director) == ["198.51.100.0/24"], "address and route are back", 3)
+    configure(speaker, quiet, static_rules=(rule,))
+    assert (routes(director), rules(director)) == ([], ["10.4.0.1"])
+    speaker.send(Stop())
+    speaker.process.wait(timeout=10)
+    assert (routes(director), rules(director)) == ([], [])
+
+
+def test_a_virtual_mac_answers_adverts_and_goes_with_an_orderly_stop(
+    lab: Lab, director: Host, speaker: SpeakerHandle
+) -> None:
+    client = lab.hosts["cl"]
+    with Ear(client.namespace) as ear:
+        assert configure(speaker, VMAC) == ""
+        speaker.becomes(Role.MASTER)
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP on the macvlan")
+        assert own(director) == set()
+        garps = eventually(lambda: ear.garps(IPv4Address("10.9.0.100")), "gratuitous ARP")
+        assert {each.source_mac for each in garps} == {"00:00:5e:00:01:33"}
+        eventually(ear.adverts, "adverts")
+        assert client.run("ping", "-c1", "-W2", "10.9.0.100", check=False).returncode == 0
+        assert "00:00:5e:00:01:33" in client.run("ip", "neigh", "show", "10.9.0.100").stdout
+    speaker.send(Stop())
+    assert speaker.process.wait(timeout=10) == 0, speaker.messages[-3:]
+    assert "vrrp.51" not in director.run("ip", "link").stdout
+    assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/arp_ignore").stdout == "0\n"
+
+
+def test_a_virtual_mac_outlives_a_crash_without_its_address_and_is_taken_over(director: Host) -> None:
+    with SpeakerHandle(director) as first:
+        configure(first, VMAC)
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP on the macvlan")
+        first.kill()
+        eventually(lambda: own(director, "vrrp.51") == set(), "the address expires", 3.5)
+    before = json.loads(director.run("ip", "-j", "link", "show", "vrrp.51").stdout)[0]["ifindex"]
+    with SpeakerHandle(director) as second:
+        configure(second, VMAC)
+        second.becomes(Role.MASTER)
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP again")
+        assert json.loads(director.run("ip", "-j", "link", "show", "vrrp.51").stdout)[0]["ifindex"] == before
+        director.run("ip", "link", "del", "vrrp.51")
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "somebody has deleted it", 3)
+
+
+def test_settings_and_packets_that_are_not_accepted(lab: Lab, director: Host, speaker: SpeakerHandle) -> None:
+    client = lab.hosts["cl"]
+    configure(speaker, replace(INSTANCE, accept=False, promote_secondaries=True, routes=(), rules=()))
+    eventually(lambda: own(director) == ALL, "addresses")
+    eventually(lambda: "haxlb" in director.run("nft", "list", "tables").stdout, "the table")
+    assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/promote_secondaries").stdout == "1\n"
+    for address in ALL:
+        assert client.run("ping", "-c1", "-W0.3", address, check=False).returncode == 1
+        assert director.mac() in client.run("ip", "neigh", "show", address).stdout
+    assert speaker.status().instances[0].role is Role.MASTER
+    speaker.send(Stop())
+    speaker.process.wait(timeout=10)
+    assert director.run("nft", "list", "tables").stdout == ""
+    assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/promote_secondaries").stdout == "0\n"
+
+
+def test_more_events_than_the_socket_holds_do_not_hide_a_vip_that_was_taken_off(
+    director: Host, speaker: SpeakerHandle, tmp_path: Path
+) -> None:
+    configure(speaker, replace(INSTANCE, routes=(), rules=()), settings=SpeakerSettings(vip_lifetime_s=0))
+    eventually(lambda: own(director) == ALL, "addresses")
+    speaker.process.send_signal(signal.SIGSTOP)
+    # More than a megabyte of events, while nobody reads; the one that matters comes when there is no room any more.
+    batch = tmp_path / "batch"
+    batch.write_text(
+        "".join(f"address add 172.{16 + n // 250}.{n % 250}.1/32 dev eth0\n" for n in range(4000))
+        + "address flush dev eth0 to 172.16.0.0/12\naddress del 2001:db8::101/128 dev eth0\n"
+    )
+    director.run("ip", "-batch", str(batch))
+    assert "2001:db8::101" not in own(director)
+    speaker.process.send_signal(signal.SIGCONT)
+    eventually(lambda: logged(speaker, "link_events_lost"), "the overrun")
+    eventually(lambda: own(director) == ALL, "everything is on again", 3)
