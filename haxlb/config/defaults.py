@@ -153,8 +153,9 @@ def _garp_groups(root: Section, garp: GarpConfig, complaints: Complaints) -> dic
                 word,
                 f"garp_group: {word.text} is in a group already, at {first}; it is not taken into this one",
             )
-        if not own:
+        if not words:
             complaints.warning("missing-keyword", entry.span, "garp_group has no interface and does nothing")
+        if not own:
             continue
         group = replace(
             garp,

@@ -119,8 +119,8 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
         others = [each for each in group.members if each != instance.name]
         if instance.name in group.members and others:
             yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name})"
-    group = next((each for each in config.sync_groups if instance.name in each.members), None)
-    member = effective(instance, group)
+    own = next((each for each in config.sync_groups if instance.name in each.members), None)
+    member = effective(instance, own)
     for track in member.tracks:
         yield track_sentence(member, track, config)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from haxlb.config import load
 from haxlb.config.printer import STARS, in_seconds, keepalived_conf
-from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.addresses import Endpoint, Protocol, TtlLimits, Vip
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import (
@@ -26,6 +26,7 @@ from haxlb.model.node import (
     RealServer,
     Role,
     Scheduler,
+    VirtualMac,
     VirtualServer,
     VrrpInstance,
 )
@@ -119,35 +120,93 @@ address = st.integers(0x01000001, 0xDFFFFFFE).map(IPv4Address)
 micro = st.integers(1, 4_294_000_000)
 
 
+IPV6 = st.integers(1, 2**64).map(lambda number: IPv6Address((0xFD00 << 112) + number))
+FLAGS = ("home", "-nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track", "use_vmac")
+
+
 @st.composite
-def vips(draw):
-    prefix = draw(st.integers(0, 32))
+def vips(draw, family=4):
+    own = draw(address if family == 4 else IPV6)
+    peer = draw(st.none() | (address if family == 4 else IPV6))
+    whole = own.max_prefixlen
     return Vip(
-        address=draw(address),
-        prefix_length=prefix,
+        address=own,
+        # The prefix of an address with a peer is ignored.
+        prefix_length=whole if peer is not None else draw(st.integers(0, whole)),
         interface=draw(st.sampled_from(["eth0", "eth1.100", "br-lan"])),
-        label=draw(st.none() | st.sampled_from(["eth0:1", "vip"])),
-        scope=draw(st.sampled_from([0, 7, 200, 253, 254, 255])),
-        broadcast=draw(st.none() | address),
+        label=draw(st.none() | st.sampled_from(["eth0:1", "vip"])) if family == 4 else None,
+        scope=draw(st.sampled_from([0, 7, 200, 253, 254, 255])) if family == 4 else 0,
+        broadcast=draw(st.none() | address) if family == 4 else None,
+        peer=peer,
+        preferred_lifetime_s=draw(st.none() | st.sampled_from([0, 7, 2**32 - 1])),
+        flags=tuple(each for each in FLAGS if draw(st.booleans())),
     )
 
 
 seconds_ = st.integers(0, 4294).map(lambda each: each * SECOND_US)
+unique_vips = {"unique_by": lambda each: each.address, "max_size": 3}
+
+
+@st.composite
+def virtual_macs(draw, name, family, vrid, unicast):
+    ipvlan = draw(st.sampled_from(["", "bridge", "private", "vepa"]))
+    own = "10.9.9.9/24" if family == 4 else "fd09::9/64"
+    return VirtualMac(
+        interface=name,
+        mac="" if ipvlan else draw(st.sampled_from([f"00:00:5e:00:0{family // 3}:{vrid:02x}", "02:00:00:00:00:09"])),
+        xmit_base=unicast or draw(st.booleans()),
+        group=draw(st.sampled_from([0, 7])),
+        ipvlan=ipvlan,
+        ipvlan_address=own if ipvlan else "",
+    )
+
+
+@st.composite
+def wires(draw, family):
+    """How an instance speaks: what has to fit together."""
+    own = address if family == 4 else IPV6
+    source = draw(st.none() | own)
+    peers = tuple(draw(st.lists(own.filter(lambda each: each != source), unique=True, max_size=3)))
+    fault = draw(st.booleans())
+    unicast = bool(peers) or fault
+    limited = draw(st.lists(st.sampled_from(peers), unique=True)) if peers else []
+    limits = tuple(TtlLimits(peer=each, lowest=draw(st.integers(0, 255))) for each in peers if each in limited)
+    group = ip_address("224.0.0.99" if family == 4 else "ff02::99")
+    return {
+        "source": source,
+        "peers": peers,
+        "unicast_fault_no_peer": fault,
+        "ttl_limits": limits,
+        "multicast_group": None if unicast else draw(st.sampled_from([None, group])),
+        "unicast_ttl": draw(st.integers(1, 255)) if unicast else 255,
+        "check_unicast_src": unicast and (bool(limits) or draw(st.booleans())),
+        "checksum_as_v2": draw(st.booleans()),
+        "old_unicast_checksum": draw(st.sampled_from(["auto", "always", "never"])),
+        "track_source": source is not None and draw(st.booleans()),
+    }
 
 
 @st.composite
 def instances(draw, vrid, pause):
+    family = draw(st.sampled_from([4, 6]))
     version = draw(st.sampled_from([2, 3]))
     master = draw(st.booleans())
     nopreempt = not master and draw(st.booleans())
-    source = draw(st.none() | address)
+    priority = draw(st.integers(1, 255)) if not nopreempt else draw(st.integers(1, 254))
+    wire = draw(wires(family))
+    unicast = bool(wire["peers"]) or wire["unicast_fault_no_peer"]
+    mac = draw(st.none() | virtual_macs(f"vip{vrid}", family, vrid, unicast))
+    password = draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if version == 2 else None
+    taken = draw(st.lists(vips(family), min_size=1, **unique_vips))
+    deleted = draw(script)
     return VrrpInstance(
         name=f"{draw(name)}{vrid}",
         interface=draw(st.sampled_from(["eth0", "eth1"])),
         vrid=vrid,
-        priority=draw(st.integers(1, 255)) if not nopreempt else draw(st.integers(1, 254)),
+        priority=priority,
         initial_role=Role.MASTER if master else Role.BACKUP,
         version=version,
+        family=family,
         advert_interval_us=draw(
             st.integers(1, 255).map(lambda s: s * SECOND_US)
             if version == 2
@@ -155,10 +214,20 @@ def instances(draw, vrid, pause):
         ),
         nopreempt=nopreempt,
         preempt_delay_us=0 if nopreempt or master else draw(st.integers(0, 1000 * SECOND_US)),
-        auth_pass=draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if version == 2 else None,
-        source=source,
-        peers=tuple(draw(st.lists(address.filter(lambda each: each != source), unique=True, max_size=3))),
-        vips=tuple(draw(st.lists(vips(), min_size=1, max_size=3, unique_by=lambda each: each.address))),
+        auth_pass=password,
+        auth_ah=password is not None and family == 4 and draw(st.booleans()),
+        vips=tuple(taken),
+        excluded_vips=tuple(draw(st.lists(vips(4) | vips(6), **unique_vips))),
+        virtual_mac=mac,
+        down_timer_adverts=draw(st.integers(1, 100)),
+        accept=draw(st.booleans()),
+        lower_prio_no_advert=draw(st.booleans()),
+        higher_prio_send_advert=draw(st.booleans()),
+        owner_ignore_adverts=priority == 255 and draw(st.booleans()),
+        track_primary=draw(st.booleans()),
+        promote_secondaries=mac is None and draw(st.booleans()),
+        notify_priority_changes=draw(st.booleans()),
+        smtp_alert=draw(st.booleans()),
         garp=GarpConfig(
             master_repeat=draw(st.integers(1, 99)),
             master_delay_us=draw(seconds_),
@@ -167,10 +236,20 @@ def instances(draw, vrid, pause):
             lower_prio_repeat=draw(st.integers(0, 9)),
             lower_prio_delay_us=draw(seconds_),
             interval_us=pause,
+            extra_if_us=(extra := draw(st.integers(0, 86400).map(lambda each: each * SECOND_US))),
+            extra_if_all=bool(extra) and draw(st.booleans()),
         ),
         notify=NotifyScripts(
-            master=draw(script), backup=draw(script), fault=draw(script), stop=draw(script), any=draw(script)
+            master=draw(script),
+            backup=draw(script),
+            fault=draw(script),
+            stop=draw(script),
+            any=draw(script),
+            master_rx_lower_pri=draw(script),
+            deleted=deleted,
+            tells_deleted=bool(deleted) or draw(st.booleans()),
         ),
+        **wire,
     )
 
 
@@ -249,13 +328,15 @@ def configs(draw):
     pause = draw(st.integers(0, 2_000_000))
     found = [draw(instances(vrid, pause)) for vrid in range(1, draw(st.integers(0, 2)) + 1)]
     # An address belongs to one instance.
-    taken: set[IPv4Address] = set()
+    taken: set[object] = set()
     kept = []
     for each in found:
-        own = tuple(vip for vip in each.vips if vip.address not in taken)
-        taken |= {vip.address for vip in own}
-        if own:
-            kept.append(replace(each, vips=own))
+        lists = []
+        for those in (each.vips, each.excluded_vips):
+            lists.append(tuple(vip for vip in those if vip.address not in taken))
+            taken |= {vip.address for vip in those}
+        if lists[0]:
+            kept.append(replace(each, vips=lists[0], excluded_vips=lists[1]))
     return NodeConfig(
         node=draw(name),
         instances=tuple(kept),
