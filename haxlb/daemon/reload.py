@@ -50,6 +50,8 @@ class Change:
 def compare(old: NodeConfig, new: NodeConfig) -> Change:
     """What changes from `old` to `new`."""
     plan = plan_reload(old, new)
+    scripts = old.notification.scripts != new.notification.scripts  # speaker and checker run some, too
+    speaker = not plan.instances.none or not plan.sync_groups.none or _host_side(old) != _host_side(new)
     moved = old.forwarding_interfaces != new.forwarding_interfaces
     later = []
     if old.node != new.node:
@@ -60,8 +62,8 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         # A link keeps its mode; to replace it would be a gap in which packets reach nobody.
         later.append("forwarding.mode counts where the program is attached anew: stop haxlb, `haxlb detach`, start it")
     return Change(
-        speaker=not plan.instances.none,
-        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved,
+        speaker=speaker or scripts,
+        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved or scripts,
         broker=old.mqtt != new.mqtt,
         tracker=tracker_orders(old) != tracker_orders(new),
         frames=_announced(old) != _announced(new),
@@ -149,4 +151,9 @@ class ReloadProcedure:
 
 
 def _announced(config: NodeConfig) -> set[tuple[IPAddress, str]]:
-    return {(vip.address, vip.interface) for each in config.instances for vip in each.vips}
+    return {(vip.address, vip.interface) for each in config.instances for vip in (*each.vips, *each.excluded_vips)}
+
+
+def _host_side(config: NodeConfig) -> tuple[object, ...]:
+    """What the speaker is told besides instances and groups."""
+    return (config.speaker, config.static_addresses, config.static_routes, config.static_rules)

@@ -45,7 +45,7 @@ class Standing:
     @property
     def held_vips(self) -> tuple[Vip, ...]:
         """Addresses that this node holds."""
-        return tuple(vip for each in self.masters for vip in each.vips)
+        return tuple(vip for each in self.masters for vip in (*each.vips, *each.excluded_vips))
 
     def take_statuses(self, instances: tuple[InstanceStatus, ...]) -> bool:
         """The speaker has said how its instances are; True when that changes who can be asked for flows."""
@@ -84,6 +84,11 @@ class Standing:
         return ConfigureSpeaker(
             instances=self.config.instances,
             garp_frames=self.frames,
+            settings=self.config.speaker,
+            sync_groups=self.config.sync_groups,
+            static_addresses=self.config.static_addresses,
+            static_routes=self.config.static_routes,
+            static_rules=self.config.static_rules,
             script_settings=self.config.notification.scripts,
             config_directory=self.config_directory,
         )

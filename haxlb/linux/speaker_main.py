@@ -41,7 +41,8 @@ from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_me
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.facts import Fact, RoleChanged
-from haxlb.model.node import VrrpInstance
+from haxlb.model.groups import SyncGroup
+from haxlb.model.node import SpeakerSettings, VrrpInstance
 from haxlb.model.notification import NotifyDue, NotifyScripts
 
 SCRIPTS_TIMEOUT_S = 3.0
@@ -81,6 +82,8 @@ class SpeakerProcess:
             epoch_offset_us=time.time_ns() // 1000 - self._clock.now(),
         )
         self._instances: tuple[VrrpInstance, ...] = ()
+        self._groups: tuple[SyncGroup, ...] = ()
+        self._settings: SpeakerSettings | None = None
         self._strangers = False
         """log_unknown_vrids."""
         self._last_scripts: dict[tuple[str, str], NotifyScripts] = {}
@@ -122,10 +125,11 @@ class SpeakerProcess:
         self._renewal.cancel()
         self._speaker.stop(reason)
         self._send_status()
+        # An interface that goes now must not bring anything back.
+        self._monitor.close()
         await self._network.close()
         await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
-        self._monitor.close()
         self._wake.close()
         for fd in self._watched_sockets:
             self._loop.remove_reader(fd)
@@ -139,7 +143,7 @@ class SpeakerProcess:
         # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
         watched = self._network.watched(former=True)
         self._links.watch(watched.interfaces, watched.vips)
-        self._instances = message.instances
+        self._instances, self._groups, self._settings = message.instances, message.sync_groups, message.settings
         self._announcer.take(message.garp_frames)
         problem = "; ".join(each for each in (lacking, self._apply()) if each)
         self._network.finish()
@@ -155,7 +159,8 @@ class SpeakerProcess:
         links = {name: self._links.known(name) for name in names}
         deaf = self._adverts.configure(self._instances, self._links.indices, links, strangers=self._strangers)
         self._network.prepare()
-        self._speaker.configure(each for each in self._instances if each.key not in deaf)
+        heard = tuple(each for each in self._instances if each.key not in deaf)
+        self._speaker.configure(heard, self._groups, self._settings)
         self._adverts.retire()
         self._watch_sockets()
         watched = self._network.watched()
@@ -175,6 +180,7 @@ class SpeakerProcess:
                 continue
             # A VIP on a vanished interface is gone with it; the instance learns that its link is down.
             self._speaker.on_link(link or Link(interface=interface, up=False, mac="", address=None))
+            self._send_status_soon()  # what tracks it may have another priority now
             if link and (before is None or link.mac != before.mac):
                 self._announcer.inspect(interface)
                 self._speaker.reannounce(interface)
@@ -184,9 +190,8 @@ class SpeakerProcess:
     def report(self, fact: Fact) -> None:
         """ReportPort: facts go to the supervisor, and the status follows each change of a role."""
         self._pipe.send(Happened(fact=fact))
-        if isinstance(fact, RoleChanged) and not self._status_due:
-            self._status_due = True
-            self._loop.call_soon(self._send_status)
+        if isinstance(fact, RoleChanged):
+            self._send_status_soon()
 
     def notify(self, due: NotifyDue) -> None:
         """NotifyPort: the supervisor tells the operator; without one the last scripts are run here."""
@@ -249,10 +254,17 @@ class SpeakerProcess:
     def _report_stale(self, interface: str, mac: str) -> None:
         self._pipe.send(LinkAltered(interface=interface, mac=mac))
 
+    def _send_status_soon(self) -> None:
+        """One status for all that happens in this turn of the loop."""
+        if not self._status_due:
+            self._status_due = True
+            self._loop.call_soon(self._send_status)
+
     def _send_status(self, ticket: int = 0) -> None:
         if ticket == 0:
             self._status_due = False
-        self._pipe.send(SpeakerStatus(ticket=ticket, instances=self._speaker.status(time.time_ns() // 1000)))
+        instances = self._speaker.status(time.time_ns() // 1000)
+        self._pipe.send(SpeakerStatus(ticket=ticket, instances=instances, lag=self._speaker.lag))
 
 
 def _build(pipe: Pipe) -> SpeakerProcess:
