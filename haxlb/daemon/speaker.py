@@ -36,6 +36,8 @@ from haxlb.model.status import InstanceStatus, LoopLag
 from haxlb.model.tracking import TrackKind, TrackResult
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
+    AddRoutes,
+    AddVips,
     Effect,
     GroupAnnounce,
     HandOver,
@@ -137,6 +139,8 @@ class Speaker:
         # An address that moves from one instance to another stays on: claimed by the one before the other lets it go.
         for member, effects in todo:
             self._executor.claim(member, effects)
+        # Whoever only gives comes after those that take.
+        todo.sort(key=lambda each: not any(isinstance(effect, AddVips | AddRoutes) for effect in each[1]))
         for member, effects in todo:
             self._executor.run(member, effects, now)
             self._enlist(member)
