@@ -14,7 +14,9 @@ from haxlb.vrrp.envelope import Layer
 
 LARGEST = 256 << 20
 """Bytes; it is held in memory."""
-_MAGICS = tuple(bytes.fromhex(each) for each in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a"))
+_PCAPNG = bytes.fromhex("0a0d0d0a")
+_PCAPNG = bytes.fromhex("0a0d0d0a")
+_MAGICS = (_PCAPNG, *(bytes.fromhex(each) for each in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1")))
 _LAYERS = {
     0: Layer.NULL,
     1: Layer.ETHERNET,
@@ -81,15 +83,26 @@ def _packets(data: bytes) -> Iterator[Captured]:
             start = stream.tell()
             try:
                 packet, about = reader._read_packet()  # noqa: SLF001 - the iterator hides how it ended
-            except EOFError:
+            except EOFError as end:
+                left = _left_over(data, start, stream.tell())
+                complaints.lines += [str(end)] if str(end) else [left] if left else []
                 break
             except (Scapy_Exception, struct.error, ValueError, IndexError, KeyError, TypeError) as problem:
                 raise CaptureError(f"the capture is damaged behind packet {number}: {problem}") from problem
             number += 1
             yield _captured(number, packet, about, reader)
-    if complaints.lines or start != len(data):
-        what = complaints.lines[-1] if complaints.lines else f"{len(data) - start} bytes are too few for another one"
-        raise CaptureError(f"the capture is damaged behind packet {number}: {what}")
+    if complaints.lines:
+        raise CaptureError(f"the capture is damaged behind packet {number}: {complaints.lines[-1]}")
+
+
+def _left_over(data: bytes, start: int, end: int) -> str:
+    """What is wrong with the last bytes, when scapy has nothing to say; `start` is where the last packet ended.
+
+    A pcapng file may have blocks without packets there, statistics for instance; all blocks are of whole words.
+    """
+    if data[:4] == _PCAPNG:
+        return "" if end == len(data) and len(data) % 4 == 0 else "it ends within a block"
+    return "" if start == len(data) else f"{len(data) - start} bytes are too few for another packet"
 
 
 def _captured(number: int, packet: bytes, about: Any, reader: Any) -> Captured:

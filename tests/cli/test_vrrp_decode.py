@@ -45,7 +45,7 @@ def pcapng(*packets, order="<", link_type=1):
     for number, data in enumerate(packets):
         ticks = (1_800_000_000 + number) * 1_000_000 + 250_000
         out += block(6, struct.pack(f"{order}5I", 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data), len(data)) + data)
-    return out
+    return out + block(5, struct.pack(f"{order}III", 0, 0, 0))  # interface statistics, as dumpcap writes them
 
 
 def decode(*words, stdin=b""):
@@ -183,9 +183,9 @@ def test_what_was_not_captured_is_said(write):
     assert "    ! 10 bytes of it were not captured\n" in done.stdout
 
 
-@pytest.mark.parametrize("make", [pcap, pcapng])
-def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, make):
-    path = write(make(FRAME, FRAME)[:-9])
+@pytest.mark.parametrize("data", [pcap(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-33]])
+def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, data):
+    path = write(data)
     done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
     assert done.stdout.startswith("#1 ")
@@ -213,6 +213,13 @@ def test_what_is_neither(write, data, says):
     assert says in done.stderr
     assert done.stderr.startswith("haxlb: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("end", [1, 3, 4, 7])
+@pytest.mark.parametrize("make", [pcap, pcapng])
+def test_bytes_behind_the_last_packet(make, end):
+    with pytest.raises(CaptureError, match="damaged behind packet 1: "):
+        list(read_capture(make(FRAME) + b"\1" * end))
 
 
 def test_what_is_wrong_is_in_the_json_too(write):

@@ -119,6 +119,10 @@ def start(host: Host, directory: Path) -> subprocess.Popen[Any]:
 
 
 def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp_path: Path) -> None:
+    capture = tmp_path / "capture.pcapng"
+    dumpcap = lab.hosts["cl"].start("dumpcap", "-q", "-i", "eth0", "-w", str(capture), stderr=subprocess.PIPE)
+    assert dumpcap.stderr is not None
+    assert b"Capturing on" in dumpcap.stderr.readline()
     directors = {name: start(lab.hosts[name], tmp_path) for name in ("d1", "d2")}
     on_d1 = Listening(lab.hosts["d1"], tmp_path / "d1.out")
     beside = Listening(lab.hosts["cl"], tmp_path / "cl.out")
@@ -163,3 +167,22 @@ def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp
     assert summaries["cl"]["lost"] == 0
     for text in (tmp_path / "d1.out", tmp_path / "cl.out"):
         assert "secret" not in text.read_text()
+    dumpcap.send_signal(signal.SIGINT)
+    dumpcap.communicate(timeout=15)
+    decoded_as_tshark_does(capture, tmp_path)
+
+
+def decoded_as_tshark_does(capture: Path, directory: Path) -> None:
+    (directory / "secret").write_text("secret\n")
+    words = [HAXLB, "vrrp", "decode", "--json", capture, "--auth-pass-file", directory / "secret"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    adverts = json.loads(done.stdout)["adverts"]
+    fields = ("frame.number", "vrrp.version", "vrrp.virt_rtr_id", "vrrp.prio", "vrrp.addr_count")
+    argv = ["tshark", "-r", capture, "-Y", "vrrp", "-T", "fields", *(word for each in fields for word in ("-e", each))]
+    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    ours = [tuple(each[key] for key in ("number", "version", "vrid", "priority", "count")) for each in adverts]
+    assert ours == [tuple(map(int, line.split("\t"))) for line in lines]
+    refused = {(each["vrid"], one["reason"]) for each in adverts for one in each["findings"] if one["fatal"]}
+    assert refused == {(14, "auth_failure")}, "d2 has another password there; d1's check values are right"
+    assert any(each["ah"] for each in adverts)
