@@ -19,6 +19,8 @@ from haxlb.vrrp.track_script import ScriptCounter
 
 GRACE_US = 2 * SECOND_US
 """Between SIGTERM and SIGKILL."""
+STARTS_AT_ONCE = 1
+"""On a busy host a start takes milliseconds, and BFD sessions may have a packet to send every ten: they come between."""
 
 
 @dataclass(slots=True)
@@ -94,13 +96,18 @@ class ScriptRuns:
         for watch in self._watches.values():
             if watch.run is not None:
                 self._hurry(watch.run, watch, now)
-            if now >= watch.due:
-                interval = watch.script.interval_us
-                watch.due += ((now - watch.due) // interval + 1) * interval
-                if watch.run is None:
-                    self._start(watch, now)
         for run in self._leaving.values():
             self._hurry(run, None, now)
+        due = sorted((each for each in self._watches.values() if each.due <= now), key=lambda each: each.due)
+        started = 0
+        for watch in due:
+            if watch.run is None:
+                if started == STARTS_AT_ONCE:
+                    continue
+                started += 1
+                self._start(watch, now)
+            interval = watch.script.interval_us
+            watch.due += ((now - watch.due) // interval + 1) * interval
 
     def next_deadline(self) -> int | None:
         """When `advance` is wanted."""

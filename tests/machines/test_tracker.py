@@ -5,6 +5,7 @@ from typing import Any
 
 from haxlb.daemon.messages import ConfigureTracker
 from haxlb.daemon.tracker import Tracker
+from haxlb.daemon.tracker_scripts import STARTS_AT_ONCE
 from haxlb.model.commands import Command
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact
 from haxlb.model.notification import ScriptSettings
@@ -171,6 +172,27 @@ def test_after_a_stall_there_is_one_run_and_the_old_schedule() -> None:
     stage.tracker.on_wake()
     assert stage.hear() == ["start web"]
     assert stage.alarm == begun + 11 * S
+
+
+def test_many_scripts_are_started_a_few_at_a_time_and_all_on_the_same_schedule() -> None:
+    stage = Stage()
+    names = [f"s{number}" for number in range(7)]
+    stage.configure(scripts=tuple(script(name) for name in names))
+    begun = stage.time
+    for _ in range(3):
+        started: list[str] = []
+        while stage.alarm is not None and stage.alarm <= stage.time:
+            stage.tracker.on_wake()
+            at_once = [each.removeprefix("start ") for each in stage.hear() if each.startswith("start ")]
+            assert 0 < len(at_once) <= STARTS_AT_ONCE
+            started += at_once
+            stage.time += 1000  # a start takes its time
+        assert started == names
+        for name in names:
+            stage.end(name)
+        assert stage.alarm is not None
+        assert (stage.alarm - begun) % S == 0
+        stage.time = stage.alarm
 
 
 def test_what_is_due_while_it_still_runs_is_left_out() -> None:
