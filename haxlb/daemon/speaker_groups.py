@@ -11,7 +11,7 @@ from haxlb.model.errors import Bug
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import Role, VrrpInstance
 from haxlb.vrrp.inputs import Grouped, Input
-from haxlb.vrrp.sync_group import Group, MemberState, effective, may_hurry
+from haxlb.vrrp.sync_group import Group, effective, may_hurry
 
 _MOST_ROUNDS = 8
 """Of orders for one event: trouble told, FAULT left, MASTER together; more is a group that contradicts itself."""
@@ -101,19 +101,20 @@ class GroupDriver:
         self._circles, self._by_serial = {}, {}
 
     def _settle(self, circle: _Circle, now: int) -> None:
-        by_key = {each.instance.key: each for each in circle.members}
+        routers = [each.router for each in circle.members]
         for _ in range(_MOST_ROUNDS):
-            orders = circle.group.judge(_states(circle))
+            orders = circle.group.judge(routers)
             if not orders:
                 break
-            for key, order in orders:
-                self._tell(by_key[key], order, now)
+            by_router = {id(each.router): each for each in circle.members}
+            for seat, order in orders:
+                self._tell(by_router[id(seat)], order, now)
         else:
             raise Bug(f"sync group {circle.group.settings.name} does not come to rest")
         circle.seen = {
             each.serial: (each.router.role, each.router.wish, each.router.trouble) for each in circle.members
         }
-        due = circle.group.settle(_states(circle))
+        due = circle.group.settle(routers)
         if due is not None:
             self._notify.notify(due)
 
@@ -125,17 +126,3 @@ def with_group_tracks(instances: Mapping[Key, VrrpInstance], groups: Iterable[Sy
         for name in group.members:
             of.setdefault(name, group)
     return {key: effective(each, of.get(each.name)) for key, each in instances.items()}
-
-
-def _states(circle: _Circle) -> list[MemberState]:
-    return [
-        MemberState(
-            key=each.instance.key,
-            name=each.instance.name,
-            role=each.router.role,
-            wish=each.router.wish,
-            trouble=each.router.trouble,
-            told=each.router.grouped,
-        )
-        for each in circle.members
-    ]

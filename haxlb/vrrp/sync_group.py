@@ -14,7 +14,8 @@ The group's role follows from those of its members and is told to the operator a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Protocol
 
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import Role, VrrpInstance
@@ -23,22 +24,36 @@ from haxlb.model.tracking import Track, TrackKind
 from haxlb.vrrp.inputs import GroupBackup, Grouped, GroupMaster
 
 Order = Grouped | GroupMaster | GroupBackup
+Key = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberState:
-    """What the group knows of one member."""
+class Seat(Protocol):
+    """What the group sees of one member: a `Router` is one."""
 
-    key: tuple[str, int]
-    """`VrrpInstance.key`: survives a renaming."""
-    name: str
-    role: Role
-    wish: Role | None
-    """As `Router.wish`."""
-    trouble: str
-    """As `Router.trouble`."""
-    told: Grouped
-    """What it was told last."""
+    @property
+    def instance(self) -> VrrpInstance:
+        """Its configuration."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """Its state."""
+        ...
+
+    @property
+    def wish(self) -> Role | None:
+        """As `Router.wish`."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """As `Router.trouble`."""
+        ...
+
+    @property
+    def grouped(self) -> Grouped:
+        """What it was told last."""
+        ...
 
 
 class Group:
@@ -47,29 +62,28 @@ class Group:
     def __init__(self, settings: SyncGroup) -> None:
         self.settings = settings
         self.role = Role.INIT
-        self._masters: frozenset[tuple[str, int]] = frozenset()
-        """Members that were MASTER when the group was last asked."""
+        self._masters: frozenset[Key] = frozenset()
+        """Members that were MASTER when the group was last asked; by key, which survives a renaming."""
 
-    def judge(self, members: Sequence[MemberState]) -> list[tuple[tuple[str, int], Order]]:
-        """Orders for members, by key, to be carried out before it is asked again; none = all is as it must be."""
+    def judge(self, members: Sequence[Seat]) -> list[tuple[Seat, Order]]:
+        """Orders for members, to be carried out before it is asked again; none = all is as it must be."""
         told = self._tell(members)
         if told:
             return told
-        if any(each.trouble or each.role is Role.FAULT for each in members):
-            return self._drag(members)  # a MASTER that has heard of the fault is in FAULT itself
         masters = [each for each in members if each.role is Role.MASTER]
-        if masters and len(masters) < len(members):
-            left = next((each for each in members if each.role is not Role.MASTER and self._leaves(each)), None)
-            if left is not None:
+        others = [each for each in members if each.role is not Role.MASTER]
+        if masters:
+            leaver = next((each for each in others if self._leaves(each)), None)
+            if leaver is not None:
                 self._masters = frozenset()
-                return [(each.key, self._follow(left)) for each in masters]
-        waiting = [each for each in members if each.role is not Role.MASTER]
-        if waiting and all(each.role is Role.BACKUP and each.wish is Role.MASTER for each in waiting):
-            return [(each.key, GroupMaster()) for each in waiting]
-        self._masters = frozenset(each.key for each in masters)
+                reason = f"{leaver.instance.name} of sync group {self.settings.name} is {leaver.role.value}"
+                return [(each, GroupBackup(reason=reason)) for each in masters]
+        if others and all(each.wish is Role.MASTER and each.role is Role.BACKUP for each in others):
+            return [(each, GroupMaster()) for each in others]
+        self._masters = frozenset(each.instance.key for each in masters)
         return []
 
-    def settle(self, members: Sequence[MemberState]) -> NotifyDue | None:
+    def settle(self, members: Sequence[Seat]) -> NotifyDue | None:
         """Take the role that the members make up; what the operator is to be told, if it is another one."""
         before, self.role = self.role, _role(members)
         if self.role is before or self.role is Role.INIT:
@@ -80,27 +94,26 @@ class Group:
         """This state of the group, for the operator."""
         return NotifyDue(subject="GROUP", name=self.settings.name, state=state, priority=0)
 
-    def _tell(self, members: Sequence[MemberState]) -> list[tuple[tuple[str, int], Order]]:
-        orders: list[tuple[tuple[str, int], Order]] = []
+    def _tell(self, members: Sequence[Seat]) -> list[tuple[Seat, Order]]:
+        """Who does not know yet of the others' trouble, or that it is over."""
+        ill = [each for each in members if each.trouble][:2]
+        orders: list[tuple[Seat, Order]] = []
         for each in members:
-            ill = next((other for other in members if other.trouble and other.key != each.key), None)
-            trouble = "" if ill is None else f"{ill.name} of sync group {self.settings.name}: {ill.trouble}"
-            wanted = Grouped(group=self.settings.name, trouble=trouble)
-            if each.told != wanted:
-                orders.append((each.key, wanted))
+            other = next((one for one in ill if one is not each), None)
+            trouble = (
+                "" if other is None else f"{other.instance.name} of sync group {self.settings.name}: {other.trouble}"
+            )
+            told = each.grouped
+            if told.trouble != trouble or told.group != self.settings.name:
+                orders.append((each, Grouped(group=self.settings.name, trouble=trouble)))
         return orders
 
-    def _drag(self, members: Sequence[MemberState]) -> list[tuple[tuple[str, int], Order]]:
-        self._masters = frozenset()
-        faulty = next(each for each in members if each.trouble or each.role is Role.FAULT)
-        return [(each.key, self._follow(faulty)) for each in members if each.role is Role.MASTER]
+    def _leaves(self, member: Seat) -> bool:
+        """Whether one that is not MASTER keeps the others from being it.
 
-    def _leaves(self, member: MemberState) -> bool:
-        # One that has only just joined, by a reload, is waited for: it must not cost the others their role.
-        return member.key in self._masters or member.wish is Role.BACKUP
-
-    def _follow(self, member: MemberState) -> GroupBackup:
-        return GroupBackup(reason=f"{member.name} of sync group {self.settings.name} is {member.role.value}")
+        One that has only just joined, by a reload, is waited for: it must not cost the others their role.
+        """
+        return member.role is Role.FAULT or member.wish is Role.BACKUP or member.instance.key in self._masters
 
 
 def effective(instance: VrrpInstance, group: SyncGroup | None) -> VrrpInstance:
@@ -132,7 +145,7 @@ def may_hurry(instances: Sequence[VrrpInstance]) -> bool:
     return all(each.initial_role is Role.MASTER for each in instances)
 
 
-def _role(members: Sequence[MemberState]) -> Role:
+def _role(members: Sequence[Seat]) -> Role:
     roles = {each.role for each in members}
     if not roles:
         return Role.INIT

@@ -15,7 +15,7 @@ from haxlb.model.tracking import Track, TrackKind
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import AdvertReceived, HandOver, LinkChanged, Notify, Start, TimerExpired
 from haxlb.vrrp.router import Router
-from haxlb.vrrp.sync_group import Group, MemberState, effective, may_hurry
+from haxlb.vrrp.sync_group import Group, effective, may_hurry
 
 US = IPv4Address("192.0.2.5")
 NAMES = ("VI_1", "VI_2", "VI_3")
@@ -31,20 +31,20 @@ class Team:
     """Three routers and their group, as a speaker drives them."""
 
     def __init__(self) -> None:
-        self.routers = {each.key: Router(each) for each in map(_instance, (1, 2, 3))}
+        self.routers = [Router(_instance(number)) for number in (1, 2, 3)]
         self.group = Group(SyncGroup(name="VG", members=NAMES))
         self.now = 0
         self.told: list[str] = []
-        for router in self.routers.values():
+        for router in self.routers:
             self.say(router, LinkChanged(up=True, address=US), ask=False)
         self.ask()
-        for router in self.routers.values():
+        for router in self.routers:
             self.say(router, Start(), ask=False)
         self.ask()
 
     @property
     def roles(self) -> list[Role]:
-        return [each.role for each in self.routers.values()]
+        return [each.role for each in self.routers]
 
     def say(self, router: Router, what, *, ask: bool = True) -> None:
         effects = router.handle(what, self.now)
@@ -54,29 +54,16 @@ class Team:
 
     def ask(self) -> None:
         for _ in range(8):
-            orders = self.group.judge(self._states())
+            orders = self.group.judge(self.routers)
             if not orders:
                 break
-            for key, order in orders:
-                self.say(self.routers[key], order, ask=False)
+            for router, order in orders:
+                self.say(router, order, ask=False)
         else:
             pytest.fail("it does not come to rest")
-        due = self.group.settle(self._states())
+        due = self.group.settle(self.routers)
         if due is not None:
             self.told.append(f"group {due.state}")
-
-    def _states(self) -> list[MemberState]:
-        return [
-            MemberState(
-                key=key,
-                name=each.instance.name,
-                role=each.role,
-                wish=each.wish,
-                trouble=each.trouble,
-                told=each.grouped,
-            )
-            for key, each in self.routers.items()
-        ]
 
 
 EVENTS = st.sampled_from(
@@ -103,7 +90,7 @@ EVENTS = st.sampled_from(
 def test_laws(steps):
     team = Team()
     for number, what in steps:
-        router = list(team.routers.values())[number]
+        router = team.routers[number]
         before, told = team.group.role, len(team.told)
         if what == "wait":
             deadline = router.next_deadline()
@@ -124,7 +111,7 @@ def test_laws(steps):
 
 def test_they_become_master_when_the_last_one_wishes_it():
     team = Team()
-    one, two, three = team.routers.values()
+    one, two, three = team.routers
     for router in (one, two):
         team.now = max(team.now, router.next_deadline())
         team.say(router, TimerExpired())
