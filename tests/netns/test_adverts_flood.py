@@ -1,0 +1,49 @@
+"""Floods of foreign adverts at 100,000 a second: our own adverts stay on time, and nobody changes its role.
+
+How late they are exactly is for the benchmark (tests/bench/flood.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from lab import Lab
+
+from tests.netns.floods import FAST, FLOODS, Pair
+
+pytestmark = pytest.mark.netns
+
+SECONDS = 2.0
+TAKEOVER_MS = 3 * FAST.advert_interval_us / 1000
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    with Lab(f"hxflo{os.getpid()}") as lab:
+        made = Pair(lab)
+        yield made
+        made.close()
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_our_own_adverts_stay_on_time(pair: Pair, flood: str) -> None:
+    outcome = pair.flood(FLOODS[flood](), 100_000, SECONDS)
+    assert outcome.per_second > 20_000, "this was no flood"
+    assert outcome.roles == []
+    assert outcome.longest_gap_ms < TAKEOVER_MS
+    assert outcome.longest_gap_of_seconds_ms < 3000
+
+
+def test_what_was_refused_is_counted_by_its_reason(pair: Pair) -> None:
+    """The first few hundred all, then a sample; what was for nobody's VRID is no instance's to count."""
+    rejected = {
+        reason
+        for status in pair.one.status().instances
+        for reason, count in status.adverts_rejected.items()
+        if count > 0
+    }
+    assert rejected == {"vers_err", "auth_failure", "authtype_mismatch"}
+    logged = [each for each in pair.one.messages if getattr(each, "event", "") == "advert_flood"]
+    assert len(logged) >= 1
