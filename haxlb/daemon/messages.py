@@ -62,6 +62,8 @@ class ConfigureTracker:
     script_settings: ScriptSettings = field(default_factory=ScriptSettings)
     known: tuple[TrackResult, ...] = ()
     """What the tracker before this one has found out: it stays in force until something else is found out."""
+    config_directory: str = ""
+    """Where the configuration file is, and scripts run; empty = where the tracker is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

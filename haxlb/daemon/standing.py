@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, ConfigureTracker, GarpFrame, PeersKnown, Tracked
 from haxlb.daemon.tracking import Key, same_things, tracker_orders
@@ -104,7 +104,7 @@ class Standing:
 
     def tracker_orders(self) -> ConfigureTracker:
         """What the tracker shall do."""
-        return tracker_orders(self.config, self.results.values())
+        return replace(tracker_orders(self.config, self.results.values()), config_directory=self.config_directory)
 
     def take_results(self, tracked: Tracked) -> None:
         """The tracker has found these out."""

@@ -8,6 +8,7 @@ ended with it.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -53,6 +54,7 @@ class TrackerProcess:
         """Carry out one message."""
         match message:
             case ConfigureTracker():
+                self._go_to(message.config_directory)
                 self._tracker.configure(message)
                 if not self._frozen:
                     freeze_collector()
@@ -72,6 +74,13 @@ class TrackerProcess:
         self._wake.close()
         await self._pipe.drained(FLUSH_TIMEOUT_S)
         self._pipe.close()
+
+    def _go_to(self, directory: str) -> None:
+        """Scripts run where the configuration is, as keepalived's do; posix_spawn starts them where we are."""
+        try:
+            os.chdir(directory or ".")
+        except OSError as problem:
+            self._pipe.log("warning", "directory_not_entered", directory=directory, reason=problem.strerror)
 
     # -- the tracker's reports
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import time
@@ -92,7 +93,7 @@ def trouble(tmp_path: Path) -> Path:
 def script(trouble: Path, more: str = "") -> str:
     return f"""
 vrrp_script chk {{
-    script "/usr/bin/test ! -e {trouble}"
+    script "/usr/bin/test ! -e {trouble} -a -f keepalived.conf"
     interval 0.1
     fall 2
     rise 2
@@ -177,6 +178,29 @@ def test_no_role_before_the_first_run_has_ended(pair: Pair, tmp_path: Path) -> N
         os.close(end)
     one.becomes(Role.MASTER)
     only(one, two)
+
+
+def test_a_stop_and_the_death_of_everything_end_a_script_that_runs(pair: Pair, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = f'vrrp_script chk {{\n    script "/bin/cat {gate}"\n    interval 60\n}}\n'
+    one = pair.director(150, slow, TRACKED)
+    ends = [eventually(lambda: writer(gate), "the script runs")]
+    assert one.stop() == 0
+    assert is_broken(ends[0])
+    one.start()
+    ends.append(eventually(lambda: writer(gate), "the script runs again"))
+    one.stop(signal.SIGKILL)
+    eventually(lambda: is_broken(ends[1]), "the kernel has ended it, by way of the tracker")
+    for each in ends:
+        os.close(each)
+
+
+def is_broken(end: int) -> bool:
+    """Nobody reads at the other end of this pipe any more."""
+    poll = select.poll()
+    poll.register(end, select.POLLOUT)
+    return bool(poll.poll(0)[0][1] & select.POLLERR)
 
 
 def test_a_killed_tracker_changes_nothing_and_comes_back(pair: Pair, trouble: Path) -> None:
