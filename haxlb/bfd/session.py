@@ -107,7 +107,9 @@ class Session:
         self.reason = "not yet heard of the neighbour"
         self.counters = Counters()
         self.well: bool | None = None
-        """Up. None = it was never Up, and the neighbour has not yet had the time to answer."""
+        """Up, or last Up when the neighbour took the session out of service: that says nothing of the path (RFC 5882
+        section 4.2; keepalived tells its instances nothing then, either). None = it was never Up, and the neighbour
+        has not yet had the time to answer."""
         self._chance = chance
         self._poll = False
         self._poll_again = False
@@ -271,8 +273,8 @@ class Session:
             self.well, self._verdict_at = True, None
             # Our interval is another one now, and the neighbour is to confirm that it knows (section 6.8.3).
             self._begin_poll()
-        elif before is State.UP:
-            self.well = False
+        elif self.well is not None and State.ADMIN_DOWN not in (after, self.remote.state):
+            self.well = after is State.INIT and self.well
         effects.append(StateChanged(before=before, after=after, reason=reason))
         return True
 

@@ -293,6 +293,28 @@ def test_not_known_until_up_or_until_the_neighbour_had_time() -> None:
     assert (at, silent.well) == (5 * SECOND, False)
 
 
+def test_a_session_that_the_neighbour_takes_down_is_no_failure() -> None:
+    machine = up()
+    hear(machine, A, MS)
+    assert (machine.state, machine.well) == (D, True)
+    while machine.remote.discriminator:
+        expire(machine)
+    assert machine.well is True, "its silence says nothing either"
+    hear(machine, D, 20 * SECOND)
+    assert (machine.state, machine.well) == (I, True)
+    while machine.state is I:
+        expire(machine)
+    assert machine.well is False, "it was back, and is lost"
+
+
+def test_a_neighbour_that_was_never_up_and_is_taken_down_is_not_well() -> None:
+    machine = session()
+    hear(machine, A, 0)
+    while machine.well is None:
+        expire(machine)
+    assert machine.well is False
+
+
 def test_a_stalled_process_does_not_catch_up_in_a_burst() -> None:
     machine = up()
     hear(machine, U, 0, detect_mult=255)
