@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 from lab import Host, Lab
 
-from haxlb.daemon.ports import Datagram, Link
+from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker_frames import datagrams, sign
 from haxlb.linux import adverts as adverts_module
 from haxlb.linux.advert_filter import SAMPLE
@@ -20,57 +20,35 @@ from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
-from haxlb.model.addresses import Vip
 from haxlb.model.node import VirtualMac, VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Expected, decode
-from tests.netns.standin import Ear, eventually, inside, vip
+from tests.netns.advert_hosts import (
+    LOCAL6,
+    MULTICAST,
+    MULTICAST6,
+    ONE,
+    ONE6,
+    TWO,
+    TWO6,
+    Clock,
+    Lines,
+    Sockets,
+    received,
+    send,
+    two_hosts,
+)
+from tests.netns.standin import Ear, eventually, inside
 
 pytestmark = pytest.mark.netns
 
 GROUP = MULTICAST_GROUP
-ONE, TWO = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")
-ONE6, TWO6 = IPv6Address("fd00:9::1"), IPv6Address("fd00:9::2")
-LOCAL6 = {"d1": IPv6Address("fe80::9:1"), "d2": IPv6Address("fe80::9:2")}
-MULTICAST = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(vip("10.9.0.100"),))
 UNICAST = replace(MULTICAST, vrid=52, source=TWO, peers=(ONE,))
-MULTICAST6 = VrrpInstance(
-    name="VI_6",
-    interface="eth0",
-    vrid=61,
-    version=3,
-    family=6,
-    vips=(Vip(address=IPv6Address("fd00:9::64"), prefix_length=64, interface="eth0"),),
-)
-
-
-class Lines:
-    """A log that remembers."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, object]]] = []
-
-    def __call__(self, level: str, event: str, **fields: object) -> None:
-        self.lines.append((event, fields))
-
-
-class Clock:
-    """A clock that is told the time."""
-
-    def __init__(self) -> None:
-        self.us = 1_000_000
-
-    def now(self) -> int:
-        return self.us
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     with Lab(f"hxadv{os.getpid()}") as made:
-        for name, address, address6 in (("d1", "10.9.0.1/24", ONE6), ("d2", "10.9.0.2/24", TWO6)):
-            host = made.host(name, address)
-            host.sysctl(net__ipv6__conf__all__disable_ipv6=0, net__ipv6__conf__eth0__disable_ipv6=0)
-            for each, length in ((address6, 64), (LOCAL6[name], 64)):
-                host.run("ip", "address", "add", f"{each}/{length}", "dev", "eth0", "nodad")
+        two_hosts(made)
         yield made
 
 
@@ -84,51 +62,12 @@ def two(lab: Lab) -> Host:
     return lab.hosts["d2"]
 
 
-class Sockets:
-    """AdvertSockets inside a host."""
-
-    def __init__(self, host: Host, *instances: VrrpInstance, clock: Clock | None = None, strangers: bool = False):
-        self.log = Lines()
-        self.complaints = Complaints(self.log, MonotonicClock())
-        self.adverts = AdvertSockets(clock or MonotonicClock(), self.complaints)
-        self.host = host
-        self.strangers = strangers
-        assert self.configure(*instances) == {}
-
-    def configure(self, *instances: VrrpInstance) -> dict[tuple[str, int], str]:
-        with inside(self.host.namespace):
-            index = socket.if_nametoindex("eth0")
-            address = self.host.address.ip if self.host.address else None
-            local = LOCAL6.get(self.host.name)
-            link = Link(interface="eth0", up=True, mac="", address=address, address6=local)
-            deaf = self.adverts.configure(instances, {"eth0": index}, {"eth0": link}, strangers=self.strangers)
-        return {key: str(problem) for key, problem in deaf.items()}
-
-    def __enter__(self) -> AdvertSockets:
-        return self.adverts
-
-    def __exit__(self, *_: object) -> None:
-        self.adverts.close()
-
-
 def datagram(source: IPv4Address, destination: IPv4Address, payload: bytes) -> Datagram:
     return Datagram(interface="eth0", source=source, destination=destination, ttl=255, payload=payload, at_us=0)
 
 
 def payload(vrid: int, fill: bytes = b"x" * 18) -> bytes:
     return bytes([0x21, vrid]) + fill
-
-
-def received(adverts: AdvertSockets, count: int) -> list[Datagram]:
-    taken: list[Datagram] = []
-    eventually(lambda: len(taken.__iadd__(adverts.receive())) >= count, f"{count} datagrams", 3)
-    return taken
-
-
-def send(adverts: AdvertSockets, host: Host, frames: list[Datagram]) -> None:
-    with inside(host.namespace):
-        for each in frames:
-            adverts.send(each)
 
 
 def test_multicast_arrives_with_what_its_ip_header_said(one: Host, two: Host) -> None:
