@@ -43,6 +43,8 @@ class _Queue:
 
     waiting: deque[_Job] = field(default_factory=deque)
     running: _Run | None = None
+    dropped: int = 0
+    """Since the queue was full; the log hears once, and of the number when it is empty again."""
 
 
 @dataclass(slots=True)
@@ -112,7 +114,9 @@ class ScriptRunner:
         queue = self._queues.setdefault(name, _Queue())
         if len(queue.waiting) >= QUEUE_LIMIT:
             lost = queue.waiting.popleft()
-            self._log("error", "notify_dropped", queue=name, command=str(lost.command), waiting=QUEUE_LIMIT)
+            if not queue.dropped:
+                self._log("error", "notify_dropped", queue=name, command=str(lost.command), waiting=QUEUE_LIMIT)
+            queue.dropped += 1
             lost.settle(None)
         queue.waiting.append(job)
         self._idle.clear()
@@ -148,6 +152,8 @@ class ScriptRunner:
             queue.running = _Run(job, process, pidfd, limit)
             self._loop.add_reader(pidfd, self._ended, name, queue)
         if queue.running is None:
+            if queue.dropped:
+                self._log("warning", "notify_caught_up", queue=name, dropped=queue.dropped)
             del self._queues[name]
         if not self._queues:
             self._idle.set()

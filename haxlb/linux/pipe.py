@@ -13,11 +13,13 @@ from haxlb.daemon.messages import (
     Happened,
     Logged,
     Message,
+    Notify,
     SpeakerStatus,
     TrackerStatus,
     decode,
     encode,
 )
+from haxlb.daemon.notifications import STATES
 from haxlb.model.errors import PeerError
 
 QUEUE_LIMIT = 1024
@@ -27,7 +29,8 @@ READ_AHEAD = 4096
 CHUNK = 1 << 18
 
 # What may be lost when the other end does not read: reports, and questions that somebody waits for only so long.
-# Orders and their answers (Configure…, HandOver, Stop, Ready) are never dropped; they are few.
+# Orders and their answers (Configure…, HandOver, Stop, Ready) are never dropped; they are few. Nor is what an operator
+# must be told of a state; that a lower advert was heard may be told a hundred times a second.
 _EXPENDABLE = (Logged, Happened, AskStatus, SpeakerStatus, CheckerStatus, TrackerStatus)
 
 
@@ -66,7 +69,7 @@ class Pipe:
             return
         if len(self._outgoing) >= QUEUE_LIMIT:
             self._make_room()
-        self._outgoing.append((encode(message), isinstance(message, _EXPENDABLE)))
+        self._outgoing.append((encode(message), _is_expendable(message)))
         if not self._writing:
             self._flush()
 
@@ -178,3 +181,9 @@ class Pipe:
         self._writable = False
         self._outgoing.clear()
         self._stop_writing()
+
+
+def _is_expendable(message: Message) -> bool:
+    if isinstance(message, Notify):
+        return message.due.state not in STATES
+    return isinstance(message, _EXPENDABLE)

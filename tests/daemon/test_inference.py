@@ -76,3 +76,17 @@ def test_results_that_differ_are_told_and_a_good_beginning_is_not(values: tuple[
         facts += inference.of_results(Tracked(results=(result,)), 1)
     assert [(fact.before, fact.after) for fact in facts] == told
     assert {(fact.kind, fact.name) for fact in facts} <= {("track_script", "chk")}
+
+
+def test_the_supervisor_makes_facts_of_them(play: Any, kit: Any) -> None:
+    async def scene(world: Any) -> None:
+        told = world.supervisor.on_message
+        told("speaker", statuses(BASE))
+        told("speaker", statuses(replace(BASE, priority=130)))
+        told("tracker", Tracked(results=(TrackResult(kind=TrackKind.SCRIPT, name="chk", value=0),)))
+
+    world = play(scene, kit.node())
+    assert [type(each) for each in world.published if isinstance(each, PriorityChanged | TrackChanged)] == [
+        PriorityChanged,
+        TrackChanged,
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from haxlb.daemon.control import Reload
-from haxlb.daemon.messages import Happened, Notify
+from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, Happened, Notify
 from haxlb.daemon.notifications import backend_line, commands_for, one_line, quorum_mail, vrrp_line, vrrp_mail
 from haxlb.daemon.notifier import MOST_DEPARTED, Notifier
 from haxlb.daemon.standing import Standing
@@ -425,3 +425,16 @@ def test_a_reload_writes_the_states_after_the_new_configuration_is_in_force(play
         assert world.outlets.of("fifo") == ['INSTANCE "VI_1" BACKUP 150\n'] * 2
 
     play(scene, kit.node(watched(kit)))
+
+
+def test_another_user_of_scripts_is_told_to_whoever_runs_some(play: Any, kit: Any) -> None:
+    async def scene(world: Any) -> None:
+        changed = NotificationSettings(scripts=ScriptSettings(user="nobody"))
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(),), notification=changed))
+        await world.supervisor.command(Reload(), lambda _: None)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    speaker, checker = world.messages("speaker", ConfigureSpeaker), world.messages("checker", ConfigureChecker)
+    assert [each.script_settings.user for each in speaker] == ["", "nobody"]
+    assert [each.config.notification.scripts.user for each in checker] == ["", "nobody"]
+    assert {each.config_directory for each in (*speaker, *checker)} == {"/etc/keepalived"}

@@ -162,14 +162,21 @@ def test_finish_ends_what_does_not_end_by_itself() -> None:
     run(test())
 
 
-def test_a_flood_of_commands_is_bounded() -> None:
+def test_a_flood_of_commands_is_bounded_keeps_the_last_and_is_logged_once(tmp_path: Path) -> None:
     async def test() -> None:
         log = Lines()
         runner = ScriptRunner(log)
-        for _ in range(notify.QUEUE_LIMIT + 4):
-            runner.run("VI_1", command("/bin/sleep", "60"))
-        assert [event for _, event in log.events] == ["notify_dropped"] * 3
-        await runner.finish(0)
+        gate, out = tmp_path / "gate", tmp_path / "out"
+        os.mkfifo(gate)
+        runner.run("VI_1", python("import sys; open(sys.argv[1]).read()", str(gate)))
+        for number in range(notify.QUEUE_LIMIT + 3):
+            runner.run("VI_1", append(out, str(number)) if number == notify.QUEUE_LIMIT + 2 else command("/bin/true"))
+        assert [event for _, event in log.events] == ["notify_dropped"]
+        gate.write_text("")  # the first one ends, and the others follow
+        await runner.finish(20)
+        assert out.read_text() == f"{notify.QUEUE_LIMIT + 2}\n"
+        assert [event for _, event in log.events] == ["notify_dropped", "notify_caught_up"]
+        assert log.fields[1]["dropped"] == 3
 
     run(test())
 

@@ -6,10 +6,11 @@ import socket
 from collections.abc import Coroutine
 from typing import Any
 
-from haxlb.daemon.messages import AskStatus, HandOver, Logged, Message, Ready, Stop, encode
+from haxlb.daemon.messages import AskStatus, HandOver, Logged, Message, Notify, Ready, Stop, encode
 from haxlb.linux import pipe as pipe_module
 from haxlb.linux.pipe import Pipe
 from haxlb.model.errors import PeerError
+from haxlb.model.notification import NotifyDue
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -103,6 +104,36 @@ def test_a_reader_that_sleeps_costs_reports_but_no_orders() -> None:
         assert events[-1] == 3 * pipe_module.QUEUE_LIMIT - 1, "the newest must survive"
         assert len(events) + pipe.dropped == 3 * pipe_module.QUEUE_LIMIT
         assert await pipe.drained(1)
+        pipe.close()
+        reader.close()
+
+    run(test())
+
+
+def test_a_supervisor_that_sleeps_is_told_of_every_state_but_not_of_every_event() -> None:
+    def notify(state: str, priority: int) -> Notify:
+        return Notify(due=NotifyDue(subject="INSTANCE", name="VI_1", state=state, priority=priority))
+
+    async def test() -> None:
+        left, right = socket.socketpair()
+        pipe = Pipe(left)
+        number = 0
+        while pipe.dropped < 2 * pipe_module.QUEUE_LIMIT:
+            number += 1
+            pipe.send(notify("MASTER_RX_LOWER_PRI", 1))
+            if number % 100 == 0:
+                pipe.send(notify("BACKUP", number))
+        assert pipe.dropped >= 2 * pipe_module.QUEUE_LIMIT
+        pipe.send(Stop())
+        reader = Pipe(right)
+        states = []
+        async for message in reader:
+            if isinstance(message, Stop):
+                break
+            assert isinstance(message, Notify)
+            if message.due.state == "BACKUP":
+                states.append(message.due.priority)
+        assert states == list(range(100, number + 1, 100))
         pipe.close()
         reader.close()
 
