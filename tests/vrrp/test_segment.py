@@ -3,6 +3,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from haxlb.vrrp.disagreement import About
 from haxlb.vrrp.dissect import Form, dissect
@@ -286,6 +288,36 @@ def test_two_masters_that_starve_each_other(link):
 def test_equal_priorities_are_two_masters_when_the_lower_address_goes_on(link):
     link.say(advert(B), advert(A), rounds=4)
     assert set(link.about) == {About.MASTERS}
+
+
+HEARD = [
+    advert(source, shape, priority=priority, **fields)
+    for source in (A, B, C)
+    for shape in (2, 3)
+    for priority in (0, 100, 255)
+    for fields in ({}, {"interval": 3}, {"addresses": ()}, {"version": 5}, {"vrid": 52}, {"interval": 0})
+]
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from(HEARD), st.integers(0, 9 * SECOND)), max_size=60))
+def test_whatever_is_heard_makes_sense(heard):
+    segment, now, events = Segment(), 0, []
+    for each, pause_us in heard:
+        now += pause_us
+        events += segment.tick(now)
+        events += segment.hear(each, now)
+    assert sum(each.adverts for each in segment.speakers) == len(heard)
+    assert {each.source for each in segment.speakers} == {each.envelope.source for each, _ in heard}
+    for router in {each.router for each in segment.speakers}:
+        kinds = [each.kind for each in events if each.router == router and each.kind in {"disagree", "agree"}]
+        still = [each for each in segment.disagreements if each.router == router and each.until_us is None]
+        assert kinds.count("disagree") - kinds.count("agree") == len(still)
+    for each in segment.disagreements:
+        assert 0 <= each.since_us <= (now if each.until_us is None else each.until_us) <= now
+        assert len([one for one in segment.speakers if one.router == each.router]) > 1
+    segment.tick(now + 4000 * SECOND)
+    assert all(each.state != "speaking" for each in segment.speakers)
 
 
 def test_router_in_words():
