@@ -206,7 +206,10 @@ def port(text: str) -> int | None:
 
 
 def command(text: str) -> tuple[str, ...]:
-    """A command as an argument vector; no shell is used. Raises Unusable."""
+    """A command as an argument vector; no shell is used, but for a redirection alone. Raises Unusable."""
+    if text.startswith("<"):
+        # keepalived gives `</dev/tcp/127.0.0.1/80` to system(3).
+        return ("/bin/sh", "-c", text)
     try:
         words = tuple(shlex.split(text))
     except ValueError as problem:

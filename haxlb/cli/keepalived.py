@@ -22,7 +22,8 @@ from haxlb.config import Loaded, load
 from haxlb.config.part import Part
 from haxlb.config.printer import keepalived_conf
 from haxlb.config.settings import DEFAULT_SETTINGS
-from haxlb.config.verdict import INCLUDE_CODES, Verdict, verdict
+from haxlb.config.verdict import INCLUDE_CODES, Verdict, missing_scripts, verdict
+from haxlb.linux.accounts import missing_account
 from haxlb.model.errors import ConfigError, HaxlbError, HostError
 from keepalived_compat.rendering import as_text, summary
 
@@ -112,6 +113,7 @@ def _load(given: dict[str, str]) -> Loaded:
             Path(given.get("use-file", DEFAULT_FILE)),
             settings=DEFAULT_SETTINGS,
             interfaces=frozenset(name for _, name in socket.if_nameindex()),
+            accounts=missing_account,
             node=socket.gethostname(),
             config_id=given.get("config-id", ""),
         )
@@ -123,6 +125,8 @@ def _test(given: dict[str, str]) -> int:
     with _report(given["config-test"]) as out:
         for each in loaded.diagnostics:
             click.echo(as_text(each, loaded.sources), file=out)
+        for script in missing_scripts(loaded, _runnable):
+            click.echo(f"vrrp_script {script.name}: this host has no program {script.run.argv[0]}", file=out)
         if found is Verdict.SCRIPTS:
             click.echo("scripts are run, and enable_script_security is not set", file=out)
         counted = summary(loaded.diagnostics)

@@ -192,8 +192,11 @@ def _list_differences(what: str, old: Iterable[Hashable], new: Iterable[Hashable
 
 def _vip_differences(what: str, old: Iterable[Vip], new: Iterable[Vip]) -> Iterator[str]:
     before, after = {_place(each): each for each in old}, {_place(each): each for each in new}
-    yield from (f"{what} {vip} removed" for place, vip in before.items() if place not in after)
-    yield from (f"{what} {vip} added" for place, vip in after.items() if place not in before)
+    added = {str(vip): vip for place, vip in after.items() if place not in before}
+    for vip in (vip for place, vip in before.items() if place not in after):
+        moved = added.pop(str(vip), None)
+        yield f"{what} {vip} {'removed' if moved is None else f'{vip.interface} -> {moved.interface}'}"
+    yield from (f"{what} {vip} added" for vip in added)
     for place, vip in after.items():
         was = before.get(place)
         if was is not None and was != vip:

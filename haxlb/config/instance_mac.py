@@ -14,7 +14,17 @@ _OCTETS = re.compile(r"[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){4,5}", re.ASCII)
 _LONGEST_INTERFACE = 15
 _RFC_PREFIX = {4: "00:00:5e:00:01", 6: "00:00:5e:00:02"}
 """RFC 9568 section 7.3."""
+_OPTIONS = ("name", "group")
+"""With a value."""
+_FLAG = "netlink_notify_msg"
 _MODES = ("bridge", "private", "vepa")
+
+
+def looks_like_option(text: str, *, ipvlan: bool) -> bool:
+    """Whether a word after `use_vmac` or `use_ipvlan` is read as something else than a name."""
+    if text in _OPTIONS or (text == _FLAG and not ipvlan):
+        return True
+    return text in _MODES or _is_address(text) if ipvlan else _OCTETS.fullmatch(text) is not None
 
 
 class MacNames:
@@ -121,7 +131,7 @@ class _Reader:
     def _words(self) -> None:
         words = iter(self._entry.words[1:])
         for word in words:
-            if word.text in ("name", "group"):
+            if word.text in _OPTIONS:
                 value = next(words, None)
                 if value is None:
                     self._complaints.error(
@@ -131,12 +141,12 @@ class _Reader:
                     self._name = value
                 else:
                     self._take_group(value)
-            elif not self._ipvlan and _OCTETS.fullmatch(word.text):
-                self._take_mac(word)
-            elif self._ipvlan and (word.text in _MODES or _is_address(word.text)):
-                self._take_ipvlan(word)
-            elif word.text != "netlink_notify_msg":
+            elif not looks_like_option(word.text, ipvlan=self._ipvlan):
                 self._take_name(word)
+            elif self._ipvlan:
+                self._take_ipvlan(word)
+            elif word.text != _FLAG:
+                self._take_mac(word)
 
     def _take_ipvlan(self, word: Word) -> None:
         if word.text in _MODES:

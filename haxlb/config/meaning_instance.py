@@ -18,6 +18,7 @@ from haxlb.vrrp.timers import skew_time
 from keepalived_compat.section import Section
 
 _HIGHEST_TTL = 255
+_INET6 = 6
 _GARP = ("master_repeat", "master_delay", "master_refresh", "master_refresh_repeat", "lower_prio_repeat")
 
 
@@ -36,7 +37,9 @@ def instance_values(placed: PlacedInstance, root: Section) -> Iterator[Value]:
     yield value("interface", instance.interface)
     yield value("virtual_router_id", str(instance.vrid))
     yield value("priority", str(instance.priority))
-    yield value("version", f"{instance.version}, IPv{instance.family}", "vrrp_version")
+    ipv6 = instance.family == _INET6
+    version = f"{instance.version}, IPv6" if ipv6 else str(instance.version)
+    yield value("version", version, "" if ipv6 else "vrrp_version")
     yield value("advert_int", f"{in_seconds(instance.advert_interval_us)} s")
     yield value("down_timer_adverts", str(instance.down_timer_adverts), "vrrp_down_timer_adverts")
     yield from switch("strict_mode", on=instance.strict, default=False, globally="vrrp_strict")
@@ -87,7 +90,7 @@ def _source(instance: VrrpInstance, section: Section) -> Value:
     name = "unicast_src_ip" if instance.peers else "mcast_src_ip"
     if instance.source is not None:
         return Value(name=name, text=str(instance.source), origin=origin(name, section))
-    what = "first" if instance.family == 4 else "link-local"  # noqa: PLR2004 - the family
+    what = "link-local" if instance.family == _INET6 else "first"
     return Value(name=name, text=f"the {what} address of {instance.interface}", origin=Origin.DEFAULT)
 
 
@@ -162,7 +165,8 @@ def _preemption(instance: VrrpInstance) -> str:
 
 def _announcements(instance: VrrpInstance) -> str:
     garp = instance.garp
-    text = f"it announces its addresses by gratuitous ARP {_times(garp.master_repeat)} on becoming MASTER"
+    how = "unsolicited neighbour advertisements" if instance.family == _INET6 else "gratuitous ARP"
+    text = f"it announces its addresses by {how} {_times(garp.master_repeat)} on becoming MASTER"
     if garp.master_delay_us:
         text += f", again after {in_seconds(garp.master_delay_us)} s"
     if garp.master_refresh_us:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from haxlb.config.instance_mac import looks_like_option
 from haxlb.config.printer_addresses import peer_line, vip_line
 from haxlb.config.printer_routes import routing_lines
 from haxlb.config.printer_tracking import notify_lines, track_lines
@@ -81,7 +82,10 @@ def _wire(instance: VrrpInstance) -> Iterator[str]:
 
 
 def _virtual_mac(mac: VirtualMac, instance: VrrpInstance) -> Iterator[str]:
-    words = ["use_ipvlan" if mac.ipvlan else "use_vmac", "name", word(mac.interface)]
+    words = ["use_ipvlan" if mac.ipvlan else "use_vmac", word(mac.interface)]
+    if looks_like_option(mac.interface, ipvlan=bool(mac.ipvlan)):
+        # keepalived 2.2.7 does not know the word: it would be the name.
+        words.insert(1, "name")
     if mac.ipvlan:
         words += [each for each in (mac.ipvlan_address, mac.ipvlan) if each]
     elif not mac.mac.startswith(_RFC_PREFIXES):

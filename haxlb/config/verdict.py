@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 
 from haxlb.config.load import Loaded
+from haxlb.model.tracking import TrackScript
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.grammar import Kind
 from keepalived_compat.section import Section
@@ -47,6 +48,11 @@ _SAID_BY_KEEPALIVED = frozenset(
         "self-peer",
         "unreachable-quorum",
         "no-such-interface",
+        "untracked-route",
+        "no-preference",
+        "strict-conflict",
+        "sync-group-weight",
+        "lonely-member",
     }
 )
 """Codes of warnings that keepalived has, too."""
@@ -61,9 +67,17 @@ def verdict(loaded: Loaded, *, runnable: Callable[[tuple[str, ...]], bool], stri
         return Verdict.MISSING_ARGUMENT
     if any(_counts(each, strict_includes=strict_includes) for each in loaded.diagnostics):
         return Verdict.COMPLAINTS
+    if missing_scripts(loaded, runnable):
+        return Verdict.COMPLAINTS
     if not _secured(loaded.written) and any(map(runnable, _commands(loaded.written))):
         return Verdict.SCRIPTS
     return Verdict.FINE
+
+
+def missing_scripts(loaded: Loaded, runnable: Callable[[tuple[str, ...]], bool]) -> tuple[TrackScript, ...]:
+    """Tracked scripts that this host does not have: keepalived does not track them, and says so."""
+    scripts = () if loaded.config is None else loaded.config.track_scripts
+    return tuple(each for each in scripts if not runnable(each.run.argv))
 
 
 def _counts(diagnostic: Diagnostic, *, strict_includes: bool) -> bool:

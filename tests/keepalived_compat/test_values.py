@@ -108,3 +108,7 @@ def test_commands_are_split_without_a_shell():
     for bad in ("", "  ", "/x 'open"):
         with pytest.raises(Unusable):
             command(bad)
+
+
+def test_a_redirection_is_for_the_shell():
+    assert command("</dev/tcp/127.0.0.1/80") == ("/bin/sh", "-c", "</dev/tcp/127.0.0.1/80")
