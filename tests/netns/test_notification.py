@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import os
@@ -38,6 +39,7 @@ global_defs {{
     smtp_connect_timeout 5
     vrrp_notify_fifo {directory}/fifo
     vrrp_notify_fifo_script "{directory}/reader copied"
+    vrrp_notify_priority_changes true
     startup_script {directory}/startup
     shutdown_script {directory}/shutdown
 }}
@@ -198,6 +200,76 @@ def test_a_dead_speaker_is_told_as_fault_and_its_successor_as_what_it_becomes(
     assert [words.split("><")[2] for words in one.told() if words.startswith("<INSTANCE")] == list(states)
     eventually(lambda: len(post.subjects("lb1")) == 5, "and the mails")
     assert post.subjects("lb1") == [subject("lb1", f"Entering {state} state") for state in states]
+
+
+def test_a_changed_priority_is_a_line_and_a_fact(post: Post, parties: tuple[Party, Party]) -> None:
+    one, _ = parties
+    director = one.director
+    director.host.run("ip", "link", "add", "hxup", "type", "veth", "peer", "name", "hxdown")
+    for name in ("hxup", "hxdown"):
+        director.host.run("ip", "link", "set", name, "up")
+    text = director.config.read_text()
+    tracked = "smtp_alert\n    track_interface {\n        hxup weight -20\n    }"
+    director.config.write_text(text.replace("smtp_alert", tracked))
+    director.start().becomes(Role.MASTER)
+    eventually(lambda: len(one.lines()) == 2, "MASTER is told")
+    director.host.run("ip", "link", "set", "hxdown", "down")
+    eventually(lambda: one.lines()[-1] == 'INSTANCE "VI_2" MASTER_PRIORITY 130', "the line")
+    assert len(one.told()) == 3  # no script hears of it
+
+    def history() -> str:
+        status = director.status()
+        return "\n".join(status.history if status else ())
+
+    eventually(lambda: "VI_2 priority 150 -> 130: 150 - 20 (track_interface hxup)" in history(), "the fact")
+    assert director.stop() == 0
+
+
+SERVICE = """
+virtual_server 10.7.0.101 80 {
+    delay_loop 1
+    lb_algo wrr
+    lb_kind DR
+    protocol TCP
+    smtp_alert
+    real_server 10.7.0.10 80 {
+        TCP_CHECK {
+            connect_timeout 1
+        }
+    }
+}
+"""
+
+
+def test_a_dead_server_is_told_to_its_fifo_and_by_mail(
+    lab: Lab, post: Post, parties: tuple[Party, Party], tmp_path: Path
+) -> None:
+    one, _ = parties
+    fifo = tmp_path / "lvs"
+    text = one.director.config.read_text().replace("startup_script", f"lvs_notify_fifo {fifo}\n    startup_script")
+    one.director.config.write_text(text + SERVICE)
+    os.mkfifo(fifo)
+    end = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    one.director.start()
+    said = b""
+
+    def heard() -> bool:
+        nonlocal said
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(end, 4096)
+        return said.endswith(b"VS [10.7.0.101]:tcp:80 DOWN\n")
+
+    eventually(heard, "the quorum is lost")
+    lines = said.decode().splitlines()
+    assert lines[-2:] == ["RS [10.7.0.10]:tcp:80 [10.7.0.101]:tcp:80 DOWN", "VS [10.7.0.101]:tcp:80 DOWN"]
+    assert all(line.startswith(("RS ", "VS ")) for line in lines)
+    expected = {
+        "[lb1] Realserver [10.7.0.10]:tcp:80 of virtual server [10.7.0.101]:tcp:80 - DOWN",
+        "[lb1] Virtualserver [10.7.0.101]:tcp:80 - DOWN",
+    }
+    eventually(lambda: expected <= set(post.subjects("lb1")), "both mails")
+    assert one.director.stop() == 0
+    os.close(end)
 
 
 def test_a_dead_supervisor_leaves_no_instance_without_its_stop(post: Post, parties: tuple[Party, Party]) -> None:
