@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from socket import AF_INET, AF_INET6
 
 from haxlb.linux.present_addresses import (
@@ -68,7 +70,10 @@ class Addresses:
         self._index_of = index_of
         self._lifetime_s = lifetime_s or FOREVER
         self._monotonic = monotonic
-        self._held: dict[Vip, None] = {}
+        self._held: OrderedDict[Vip, None] = OrderedDict()
+        """In the order in which it is their turn to be renewed."""
+        self._troubled: dict[Vip, HostError] = {}
+        """Held ones that the last renewal could not have."""
         self._put: dict[Vip, int] = {}
         """On the interface of which index: one that is renamed still has the address."""
         self._ageing: dict[Vip, float] = {}
@@ -114,12 +119,14 @@ class Addresses:
         # Held from now on, also where it fails: `renew` tries again for as long as the instance is MASTER.
         for vip in wanted:
             preferred = preferred_s(vip)
-            if vip not in self._held and preferred != FOREVER:
+            if vip in self._held:
+                continue
+            if preferred != FOREVER:
                 self._ageing[vip] = self._monotonic() + preferred
-            if vip not in self._held and "-nodad" in vip.flags and vip.family == _IPV6:
+            if "-nodad" in vip.flags and vip.family == _IPV6:
                 self._probed[vip] = self._monotonic()
             self._held[vip] = None
-        self._change(wanted, RTM_NEWADDR)
+        _raise_first(self._change(wanted, RTM_NEWADDR))
 
     def remove(self, vips: Iterable[Vip]) -> None:
         """Take addresses off, whatever their prefix length is; those not there are no error. Raises HostError."""
@@ -128,13 +135,23 @@ class Addresses:
             self._held.pop(vip, None)
             self._ageing.pop(vip, None)
             self._probed.pop(vip, None)
-        self._change(wanted, RTM_DELADDR)
+            self._troubled.pop(vip, None)
+        refused = self._change(wanted, RTM_DELADDR)
         for vip in wanted:
             self._put.pop(vip, None)
+        _raise_first(refused)
 
-    def renew(self) -> None:
-        """Extend the lifetime of every VIP held, and put back those that somebody took off. Raises HostError."""
-        self._change(self.held, RTM_NEWADDR)
+    def renew(self, most: int | None = None) -> None:
+        """Extend the lifetime of the next `most` VIPs held, or of all; those that somebody took off come back.
+
+        Raises HostError while any cannot be had, also one of another turn.
+        """
+        self._put_on(self._next(most))
+
+    def restore(self) -> None:
+        """Put back those that somebody took off, and touch no other. Raises HostError as `renew` does."""
+        present = {(each.address, each.index) for each in self._present()}
+        self._put_on([vip for vip in self._held if (vip.address, self._index_of(vip.interface)) not in present])
 
     def reconcile(self, vips: Iterable[Vip]) -> tuple[Vip, ...]:
         """Take off those of these that are on although they are not held, and put on the held; what was taken off.
@@ -149,8 +166,8 @@ class Addresses:
             if (vip.address, vip.interface) not in held and (vip.address, self._index_of(vip.interface)) in present
         )
         if left_over:
-            self._change(left_over, RTM_DELADDR)
-        self.renew()
+            _raise_first(self._change(left_over, RTM_DELADDR))
+        self.restore()
         return left_over
 
     def duplicates(self) -> tuple[Vip, ...]:
@@ -166,7 +183,21 @@ class Addresses:
         usable = {(each.address, each.index) for each in self._present(AF_INET6) if not each.flags & IFA_F_TENTATIVE}
         return tuple(vip for vip in doubtful if (vip.address, self._index_of(vip.interface)) not in usable)
 
-    def _change(self, vips: tuple[Vip, ...], kind: int) -> None:
+    def _next(self, most: int | None) -> list[Vip]:
+        chosen = list(islice(self._held, most))
+        for vip in chosen:
+            self._held.move_to_end(vip)
+        return chosen
+
+    def _put_on(self, vips: list[Vip]) -> None:
+        refused = self._change(tuple(vips), RTM_NEWADDR)
+        for vip in vips:
+            self._troubled.pop(vip, None)
+        self._troubled.update(refused)
+        _raise_first(self._troubled)
+
+    def _change(self, vips: tuple[Vip, ...], kind: int) -> dict[Vip, HostError]:
+        """What the kernel did not do, and why."""
         problems: list[tuple[Vip, int]] = []
         chosen: list[Vip] = []
         requests: list[bytes] = []
@@ -189,9 +220,8 @@ class Addresses:
             raise _refused(problem) from problem
         problems += zip(chosen, results, strict=True)
         harmless = _GONE if kind == RTM_DELADDR else set()
-        for vip, number in problems:
-            if number and number not in harmless:
-                raise _error(vip, number, "add" if kind == RTM_NEWADDR else "remove")
+        verb = "add" if kind == RTM_NEWADDR else "remove"
+        return {vip: _error(vip, number, verb) for vip, number in problems if number and number not in harmless}
 
     def _remove_other_lengths(self, vips: list[Vip]) -> None:
         """The kernel takes off an IPv6 address only by its very prefix length (net/ipv6/addrconf.c, inet6_addr_del)."""
@@ -220,6 +250,11 @@ class Addresses:
                 request = encode_addition(vip, index, self._lifetime_s, 0 if deprecated else self._lifetime_s)
             self._encoded[key] = request
         return request
+
+
+def _raise_first(problems: dict[Vip, HostError]) -> None:
+    for problem in problems.values():
+        raise problem
 
 
 def encode_addition(

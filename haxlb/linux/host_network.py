@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from haxlb.daemon.messages import ConfigureSpeaker
-from haxlb.linux.addresses import Addresses
+from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
 from haxlb.linux.firewall import Firewall, refused_addresses
 from haxlb.linux.links import Links
 from haxlb.linux.log import Log
@@ -26,8 +26,12 @@ from haxlb.model.node import VrrpInstance
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import TrackKind
 
+_PORTION = 16
+"""Addresses that are renewed in one go: 3 ms of IPv6."""
+_MOST_ROUTES = 128
+"""Routes and rules that are looked after in one go: 2 ms."""
 _DUPLICATES_EVERY = 14
-"""Renewals between two looks for duplicates: some ten seconds."""
+"""Rounds of renewal between two looks for duplicates: some ten seconds."""
 
 _EVENTS = {
     "addresses": ("vip_not_renewed", "vips_renewed_again"),
@@ -61,16 +65,17 @@ class HostNetwork:
         self._config = ConfigureSpeaker(instances=(), garp_frames=())
         self._former: tuple[VrrpInstance, ...] = ()
         self._problems: dict[str, str] = {}
-        self._renewals = 0
+        self._portion = 0
+        self._rounds = 0
 
     def begin(self, config: ConfigureSpeaker) -> str:
         """Make virtual MACs; why an instance lacks its own, empty when all is well."""
         self._former, self._config = self._config.instances, config
         self.addresses.lifetime_s = config.settings.vip_lifetime_s
-        return self.restore()
+        return self.make()
 
-    def restore(self) -> str:
-        """Make again what has gone with an interface; what could not be, as in `begin`."""
+    def make(self) -> str:
+        """Make virtual MACs and settings, again where they have gone with an interface; what could not be."""
         problems = self._virtual_macs.ensure(self._config.instances)
         self._sysctls.hold(
             promote_secondaries(
@@ -88,7 +93,8 @@ class HostNetwork:
         names += [vip.interface for vip in vips]
         names += [name for route in (*_routes(instances), *self._config.static_routes) for name in devices_of(route)]
         names += devices(self._config.static_addresses)
-        tracks = [track for each in (*instances, *self._config.sync_groups) for track in each.tracks]
+        tracks = [track for each in instances for track in each.tracks]
+        tracks += [track for each in self._config.sync_groups for track in each.tracks]
         names += [track.name for track in tracks if track.kind is TrackKind.INTERFACE]
         return Watched(interfaces=tuple(dict.fromkeys(names)), vips=tuple(dict.fromkeys(vip.address for vip in vips)))
 
@@ -111,13 +117,31 @@ class HostNetwork:
         self._firewall.refuse(refused_addresses(config.instances))
         self._former = ()
 
-    def renew(self) -> None:
-        """Extend lifetimes, and put back what somebody took off."""
-        self._try("addresses", self.addresses.renew)
-        self._try("routes", self.routing.renew)
+    def renew(self) -> float:
+        """Extend the lifetimes of some addresses, and see to some routes; in how many seconds to come again.
+
+        Some only: renewing 250 IPv6 addresses at once takes the kernel 50 ms, in which no advert would leave.
+        """
+        held = len(self.addresses.held)
+        portions = max(1, -(-held // _PORTION))
+        self._try("addresses", lambda: self.addresses.renew(_PORTION))
+        self._portion += 1
+        if self._portion >= portions:
+            self._portion = 0
+            self._look_after()
+        return RENEW_EVERY_S / portions
+
+    def restore(self) -> None:
+        """Put back what somebody took off, at once."""
+        self._try("addresses", self.addresses.restore)
+        self._try("routes", lambda: self.routing.renew(_MOST_ROUTES))
         self._note("static", "; ".join(map(str, self._static.renew())))
-        self._renewals += 1
-        if self._renewals % _DUPLICATES_EVERY == 0:
+
+    def _look_after(self) -> None:
+        self._try("routes", lambda: self.routing.renew(_MOST_ROUTES))
+        self._note("static", "; ".join(map(str, self._static.renew())))
+        self._rounds += 1
+        if self._rounds % _DUPLICATES_EVERY == 0:
             self._try("duplicates", self._look_for_duplicates)
 
     async def close(self) -> None:

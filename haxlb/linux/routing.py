@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 
 from haxlb.linux import routes as route_codec
 from haxlb.linux import rules as rule_codec
@@ -34,7 +36,10 @@ class Routing:
         """`index_of` names an interface's index now, None when it does not exist."""
         self._rtnetlink = rtnetlink
         self._index_of = index_of
-        self._held: dict[Entry, None] = {}
+        self._held: OrderedDict[Entry, None] = OrderedDict()
+        """In the order in which it is their turn to be renewed."""
+        self._troubled: dict[Entry, HostError] = {}
+        """Held ones that could not be had the last time."""
         self._places: dict[Place, set[Route]] = {}
         """The held routes by what the kernel has but one of."""
         self._preferences: dict[Rule, int] = {}
@@ -63,17 +68,10 @@ class Routing:
     def add(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
         """Put on all that can be; raises HostError naming the first that could not."""
         wanted: tuple[Entry, ...] = (*routes, *rules)
-        requests = []
-        problems: list[HostError] = []
         for entry in wanted:
-            try:
-                requests.append((entry, self._addition(entry, replaces=self._has_twin(entry))))
-                self._occupy(entry)
-            except HostError as problem:
-                problems.append(problem)
             # Held also where it fails: `renew` tries again for as long as the instance is MASTER.
             self._held[entry] = None
-        self._carry_out(requests, "add", frozenset({errno.EEXIST}), problems)
+        _raise_first(self._put_on(wanted, replace=True))
 
     def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
         """Take off; those not there are no error. Raises HostError."""
@@ -81,6 +79,7 @@ class Routing:
         wanted: tuple[Entry, ...] = (*rules, *routes)
         for entry in wanted:
             self._held.pop(entry, None)
+            self._troubled.pop(entry, None)
         requests = []
         for entry in wanted:
             try:
@@ -89,20 +88,19 @@ class Routing:
                     requests.append((entry, self._removal(entry)))
             except HostError:  # it could not be put on, either
                 continue
-        self._carry_out(requests, "delete", _GONE, [])
+        _raise_first(self._carry_out(requests, "delete", _GONE))
 
-    def renew(self) -> None:
-        """Put back what somebody took off, but for what is marked `no_track`. Raises HostError."""
-        requests = []
-        problems: list[HostError] = []
-        for entry in self._held:
-            if _untracked(entry):
-                continue
-            try:
-                requests.append((entry, self._addition(entry)))
-            except HostError as problem:
-                problems.append(problem)
-        self._carry_out(requests, "add", frozenset({errno.EEXIST}), problems)
+    def renew(self, most: int | None = None) -> None:
+        """Put back what somebody took off, but for what is marked `no_track`: the next `most` of them, or all.
+
+        Raises HostError while any cannot be had, also one of another turn.
+        """
+        chosen = [entry for entry in self._next(most) if not _untracked(entry)]
+        refused = self._put_on(chosen, replace=False)
+        for entry in chosen:
+            self._troubled.pop(entry, None)
+        self._troubled.update(refused)
+        _raise_first(self._troubled)
 
     def reconcile(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
         """Take off what a former process has left of these, and put back what is held. Raises HostError."""
@@ -115,6 +113,24 @@ class Routing:
             self._remove_at_any_preference(left_rules)
         self.renew()
 
+    def _next(self, most: int | None) -> list[Entry]:
+        chosen = list(islice(self._held, most))
+        for entry in chosen:
+            self._held.move_to_end(entry)
+        return chosen
+
+    def _put_on(self, entries: Iterable[Entry], *, replace: bool) -> dict[Entry, HostError]:
+        """`replace` says whether one of ours that has the place gives way."""
+        problems: dict[Entry, HostError] = {}
+        requests = []
+        for entry in entries:
+            try:
+                requests.append((entry, self._addition(entry, replaces=replace and self._has_twin(entry))))
+                self._occupy(entry)
+            except HostError as problem:
+                problems[entry] = problem
+        return problems | self._carry_out(requests, "add", frozenset({errno.EEXIST}))
+
     def _remove_at_any_preference(self, rules: list[Rule]) -> None:
         requests: list[tuple[Entry, bytes]] = []
         for rule in rules:
@@ -123,22 +139,23 @@ class Routing:
                     requests.append((rule, rule_codec.encode_removal(rule, None)))
                 except HostError:
                     continue
-        self._carry_out(requests, "delete", _GONE, [])
+        _raise_first(self._carry_out(requests, "delete", _GONE))
 
     def _carry_out(
-        self, requests: list[tuple[Entry, bytes]], verb: str, harmless: frozenset[int], problems: list[HostError]
-    ) -> None:
+        self, requests: list[tuple[Entry, bytes]], verb: str, harmless: frozenset[int]
+    ) -> dict[Entry, HostError]:
+        """What the kernel did not do, and why."""
         try:
             results = self._rtnetlink.change([each for _, each in requests])
         except OSError as problem:
             raise HostError(
                 f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers"
             ) from problem
-        for (entry, _), number in zip(requests, results, strict=True):
-            if number and number not in harmless:
-                problems.append(_error(entry, number, verb))
-        if problems:
-            raise problems[0]
+        return {
+            entry: _error(entry, number, verb)
+            for (entry, _), number in zip(requests, results, strict=True)
+            if number and number not in harmless
+        }
 
     def _has_twin(self, entry: Entry) -> bool:
         """Whether another one of ours has its place in the kernel: the former or the next one of a reload."""
@@ -187,6 +204,11 @@ class Routing:
                 number -= 1
             self._preferences[rule] = number
         return self._preferences[rule]
+
+
+def _raise_first(problems: dict[Entry, HostError]) -> None:
+    for problem in problems.values():
+        raise problem
 
 
 def _untracked(entry: Entry) -> bool:

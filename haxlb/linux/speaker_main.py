@@ -48,7 +48,7 @@ from haxlb.model.notification import NotifyDue, NotifyScripts
 SCRIPTS_TIMEOUT_S = 3.0
 """How long the scripts of a stop may take; keepalived gives them about one second."""
 RESTORE_PAUSE_US = 100_000
-"""Between two renewals that foreign address changes cause."""
+"""Between two restorations that foreign changes cause."""
 
 
 class SpeakerProcess:
@@ -91,7 +91,7 @@ class SpeakerProcess:
         self._watched_sockets: set[int] = set()
         self._status_due = False
         self._frozen = False
-        self._renewed_at = 0
+        self._restored_at = 0
         self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 
     # -- orders of the supervisor
@@ -230,22 +230,18 @@ class SpeakerProcess:
             if problem:
                 self._pipe.log("error", "instance_not_run", reason=problem)
         # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, but not in a fight.
-        if self._clock.now() >= self._renewed_at + RESTORE_PAUSE_US:
-            self._renew_now()
+        if self._clock.now() >= self._restored_at + RESTORE_PAUSE_US:
+            self._restored_at = self._clock.now()
+            self._network.restore()
 
     def _renew(self) -> None:
-        self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
         # A process that was stalled may have lost its role meanwhile: what has arrived comes first.
         self._speaker.on_wake()
-        self._renew_now()
-
-    def _renew_now(self) -> None:
-        self._renewed_at = self._clock.now()
-        self._network.renew()
+        self._renewal = self._loop.call_later(self._network.renew(), self._renew)
 
     def _restore_virtual_macs(self) -> None:
         """They go with the interface below, and come back with it."""
-        problem = self._network.restore()
+        problem = self._network.make()
         if problem:
             self._pipe.log("error", "virtual_mac_missing", reason=problem)
         for name in self._links.watched:

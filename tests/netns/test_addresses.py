@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from haxlb.linux.addresses import FOREVER, Addresses
+from haxlb.linux.addresses import FOREVER, RENEW_EVERY_S, Addresses
+from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.static_entries import StaticEntries
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.errors import HostError
@@ -194,6 +195,50 @@ def test_what_the_kernel_refuses_is_named_and_the_rest_is_on(host: Namespace, ke
     with pytest.raises(HostError, match=r"cannot add 2001:db8::100/48 on eth0: Invalid argument"):
         keeper.add([odd, vip("2001:db8::101")])
     assert "2001:db8::101/128" in host.addresses()
+
+
+def test_many_are_renewed_a_portion_at_a_time_and_none_is_passed_over(host: Namespace) -> None:
+    network = HostNetwork(host.netlink, host.links("eth0"), host.log)
+    keeper = network.addresses
+    many = [vip(f"2001:db8::{n:x}") for n in range(1, 41)]
+    keeper.add(many)
+    pauses, seen = [], set()
+    for gone in (many[3], many[17]):
+        # One that leaves in the middle of a round must not make another one lose its turn.
+        keeper.remove([gone])
+        many.remove(gone)
+    for _ in range(3):
+        before = set(host.addresses())
+        for each in before - {"10.0.0.1/24"}:
+            host.run("ip", "address", "del", each, "dev", "eth0")
+        pauses.append(network.renew())
+        portion = set(host.addresses()) - {"10.0.0.1/24"}
+        assert len(portion) <= 16
+        seen |= portion
+    assert seen == {str(each) for each in many}
+    assert sum(pauses) == pytest.approx(RENEW_EVERY_S)
+    keeper.remove(many)
+    assert network.renew() == RENEW_EVERY_S
+
+
+def test_what_cannot_be_renewed_stays_a_problem_until_it_can(host: Namespace) -> None:
+    links = host.links("eth0", "late0")
+    keeper = Addresses(host.netlink, links.index)
+    many = [vip(f"10.7.0.{n}") for n in range(1, 5)]
+    late = vip("10.7.0.99", interface="late0")
+    with pytest.raises(HostError):
+        keeper.add([late, *many])
+    for _ in range(5):
+        with pytest.raises(HostError, match="there is no interface late0"):
+            keeper.renew(1)
+    host.run("ip", "link", "add", "late0", "type", "veth", "peer", "name", "late1")
+    links.link("late0")
+    keeper.renew()
+    for _ in range(5):
+        keeper.renew(1)
+    assert "10.7.0.99/32" in host.addresses("late0")
+    keeper.remove([late, *many])
+    host.run("ip", "link", "del", "late0")
 
 
 def test_many_of_both_families_in_one_go(host: Namespace, keeper: Addresses) -> None:
