@@ -21,9 +21,6 @@ from haxlb.model.errors import HaxlbError
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
-REALTIME_PRIORITY = 15
-"""Of SCHED_RR: a 10 ms session does not outlive 50 ms without the CPU. Below the speaker's (haxlb.linux.realtime)."""
-
 
 class BfdRunner:
     """On the running loop. `on_results` gets all results after `configure`, later those that change, at once."""

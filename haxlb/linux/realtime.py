@@ -15,6 +15,8 @@ from haxlb.linux.log import Log
 
 PRIORITY = 20
 """Of SCHED_RR (1 to 99): above every normal process, below the kernel's own threads at 50 and the watchdogs at 99."""
+BFD_PRIORITY = 15
+"""Of a tracker with BFD sessions: a session of 10 ms does not outlive 50 ms without the CPU; the speaker goes first."""
 RUNAWAY_S = 2
 """CPU time without a blocking call after which the kernel ends the process; its VIPs go with it (supervisor)."""
 
@@ -23,10 +25,10 @@ _MCL_CURRENT = 1
 _MCL_FUTURE = 2
 
 
-def enter_realtime_class(log: Log) -> bool:
+def enter_realtime_class(log: Log, priority: int = PRIORITY) -> bool:
     """Take SCHED_RR for this process only: children (operators' scripts) start in the normal class."""
     try:
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(PRIORITY))
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
     except OSError as problem:
         log(
             "warning",
@@ -40,6 +42,11 @@ def enter_realtime_class(log: Log) -> bool:
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
     resource.setrlimit(resource.RLIMIT_RTTIME, (RUNAWAY_S * 1_000_000, hard))
     return True
+
+
+def leave_realtime_class() -> None:
+    """Back to the normal class; no capability is needed."""
+    os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
 
 
 def lock_memory(log: Log) -> bool:

@@ -2,8 +2,8 @@
 
 Started by the supervisor. Gives the loop-agnostic `Tracker` its real adapters and drives it from asyncio. It is a
 process of its own because what it does may take long: starting scripts, reading files, counting processes (ADR 9). It
-runs in the normal scheduling class, and ends on `Stop`, on SIGTERM and when the pipe closes; scripts that run then are
-ended with it.
+runs in the normal scheduling class, with BFD sessions in the real-time class below the speaker, and ends on `Stop`, on
+SIGTERM and when the pipe closes; scripts that run then are ended with it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 
 from haxlb.daemon.messages import AskStatus, ConfigureTracker, Happened, Message, Ready, Tracked, TrackerStatus
 from haxlb.daemon.tracker import Tracker
 from haxlb.linux import child
+from haxlb.linux.bfd_runner import BfdRunner
 from haxlb.linux.child import FLUSH_TIMEOUT_S
 from haxlb.linux.pipe import Pipe
-from haxlb.linux.realtime import freeze_collector
+from haxlb.linux.realtime import BFD_PRIORITY, enter_realtime_class, freeze_collector, leave_realtime_class, lock_memory
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.linux.track_files import TrackFiles
 from haxlb.linux.track_processes import TrackProcesses
 from haxlb.linux.track_scripts import TrackScripts
+from haxlb.model.errors import HaxlbError
 from haxlb.model.facts import Fact
-from haxlb.model.tracking import TrackResult
+from haxlb.model.status import TrackedStatus
+from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
 SCRIPTS_TIMEOUT_S = 0.5
 """How long scripts that run may take to heed SIGTERM when we leave; nobody waits for what they say."""
@@ -38,7 +42,10 @@ class TrackerProcess:
         self._scripts = TrackScripts(self._on_script_ended, pipe.log)
         self._files = TrackFiles(self._on_file, pipe.log)
         self._processes = TrackProcesses(self._on_count, pipe.log)
+        self._bfd = BfdRunner(MonotonicClock(), self._on_bfd, pipe.log)
         self._frozen = False
+        self._realtime = False
+        self._problem = ""
         self._tracker = Tracker(
             clock=MonotonicClock(),
             wake=self._wake,
@@ -55,18 +62,22 @@ class TrackerProcess:
         match message:
             case ConfigureTracker():
                 self._go_to(message.config_directory)
+                self._schedule(realtime=bool(message.bfd_sessions))
                 self._tracker.configure(message)
+                problems = (self._problem, self._hold(message.bfd_sessions))
+                self._pipe.send(Ready(of=ConfigureTracker.__name__, problem="; ".join(filter(None, problems))))
                 if not self._frozen:
                     freeze_collector()
                     self._frozen = True
             case AskStatus(ticket=ticket):
-                self._pipe.send(TrackerStatus(ticket=ticket, tracked=self._tracker.status(time.time_ns() // 1000)))
+                self._pipe.send(TrackerStatus(ticket=ticket, tracked=self._status()))
             case _:
                 self._pipe.log("warning", "message_not_for_the_tracker", message=type(message).__name__)
 
     async def leave(self, reason: str) -> None:
         """End the scripts that run, deliver what is still to be said."""
         del reason
+        self._bfd.close()
         self._tracker.stop()
         self._files.close()
         self._processes.close()
@@ -97,8 +108,48 @@ class TrackerProcess:
         self._pipe.log(level, event, **fields)
 
     def ready(self, of: str, problem: str) -> None:
-        """And answers."""
-        self._pipe.send(Ready(of=of, problem=problem))
+        """And the answer to Configure, once the sessions are held, too."""
+        del of
+        self._problem = problem
+
+    # -- BFD
+
+    def _schedule(self, *, realtime: bool) -> None:
+        if realtime and not self._realtime:
+            enter_realtime_class(self._pipe.log, BFD_PRIORITY)
+            lock_memory(self._pipe.log)
+        elif self._realtime and not realtime:
+            leave_realtime_class()
+        self._realtime = realtime
+
+    def _hold(self, sessions: tuple[BfdSession, ...]) -> str:
+        """Hold exactly these sessions; why not, empty when they are."""
+        try:
+            self._bfd.configure(sessions)
+        except HaxlbError as problem:
+            held = {each.name for each in self._bfd.status(0)}
+            for each in sessions:
+                if each.name not in held:
+                    self._tracker.on_result(TrackKind.BFD, each.name, 0, str(problem))
+            return str(problem)
+        return ""
+
+    def _on_bfd(self, results: tuple[TrackResult, ...]) -> None:
+        details = {each.name: each.detail for each in self._bfd.status(0)}
+        for each in results:
+            # Not known yet: what was known before (a reload, a tracker before this one) stays in force.
+            if each.value is not None:
+                self._tracker.on_result(TrackKind.BFD, each.name, each.value, details[each.name])
+
+    def _status(self) -> tuple[TrackedStatus, ...]:
+        now = time.time_ns() // 1000
+        details = {each.name: each.detail for each in self._bfd.status(now)}
+        return tuple(
+            replace(each, detail=details[each.name])
+            if each.kind == TrackKind.BFD.value and each.name in details
+            else each
+            for each in self._tracker.status(now)
+        )
 
     # -- what the world says
 

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from lab import Host
 
 from haxlb.bfd.packet import ControlPacket, State, decode
 from haxlb.bfd.session import Session
+from haxlb.daemon.messages import AskStatus, ConfigureTracker, Message, Ready, Tracked, TrackerStatus
 from haxlb.linux.bfd_runner import BfdRunner
+from haxlb.linux.pipe import Pipe
 from haxlb.linux.timerfd import MonotonicClock
+from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackResult
 from tests.netns.standin import LIMIT_S, inside
+
+T = TypeVar("T")
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -136,6 +143,51 @@ class BfdEar:
                         decode(frame[28:]),
                     )
                 )
+
+
+class TrackerHandle:
+    """A tracker process in a host, and the supervisor's end of its pipe, on the loop of the test."""
+
+    def __init__(self, host: Host) -> None:
+        ours, theirs = socket.socketpair()
+        argv = (sys.executable, "-m", "haxlb.linux.tracker_main", "--fd", str(theirs.fileno()))
+        self.process: subprocess.Popen[Any] = host.start(*argv, pass_fds=(theirs.fileno(),))
+        theirs.close()
+        self.messages: list[Message] = []
+        self._pipe = Pipe(ours)
+        self._taking = asyncio.create_task(self._take())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._taking.cancel()
+        self._pipe.close()
+        await asyncio.to_thread(self.process.wait, 20)
+
+    async def configure(self, orders: ConfigureTracker) -> str:
+        """The problem, empty when there is none."""
+        before = len(self.of(Ready))
+        self._pipe.send(orders)
+        await until(lambda: len(self.of(Ready)) > before, "Ready")
+        return self.of(Ready)[-1].problem
+
+    async def status(self) -> tuple[TrackedStatus, ...]:
+        before = len(self.of(TrackerStatus))
+        self._pipe.send(AskStatus(ticket=7))
+        await until(lambda: len(self.of(TrackerStatus)) > before, "a status")
+        return self.of(TrackerStatus)[-1].tracked
+
+    def of(self, kind: type[T]) -> list[T]:
+        return [each for each in self.messages if isinstance(each, kind)]
+
+    def values(self, name: str) -> list[int | None]:
+        """That were told, in order."""
+        return [each.value for told in self.of(Tracked) for each in told.results if each.name == name]
+
+    async def _take(self) -> None:
+        async for message in self._pipe:
+            self.messages.append(message)
 
 
 def names(results: Iterable[TrackResult]) -> list[tuple[str, int | None]]:

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from lab import Host, Lab
 
 from haxlb.bfd.packet import Diagnostic, State
+from haxlb.daemon.messages import ConfigureTracker
+from haxlb.linux.realtime import BFD_PRIORITY, PRIORITY
+from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError, HostError
-from haxlb.model.tracking import BfdSession, TrackKind
-from tests.netns.bfd_hosts import BfdEar, Director, names, run, until
+from haxlb.model.tracking import BfdSession, TrackKind, TrackResult, TrackScript
+from tests.netns.bfd_hosts import BfdEar, Director, TrackerHandle, names, run, until
 from tests.netns.standin import inside
 
 pytestmark = pytest.mark.netns
@@ -23,8 +28,6 @@ TO_ONE = replace(TO_TWO, name="one", neighbor=ONE)
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    import os
-
     with Lab(f"hxbfd{os.getpid()}") as made:
         for name, number in (("d1", 1), ("d2", 2)):
             host = made.host(name, f"10.9.0.{number}/24")
@@ -238,3 +241,73 @@ def test_a_configuration_that_makes_no_sense_changes_nothing(one: Host, two: Hos
             assert first.up
 
     run(test())
+
+
+def scheduling_script(path: Path) -> TrackScript:
+    """Says which class it runs in."""
+    argv = ("/bin/sh", "-c", f"chrt -p $$ > {path}.new && mv {path}.new {path}")
+    return TrackScript(name="class", run=Command(argv=argv, user="root"))
+
+
+class TestTracker:
+    def test_results_realtime_class_and_status(self, one: Host, two: Host, tmp_path: Path) -> None:
+        async def test() -> None:
+            said = tmp_path / "said"
+            orders = ConfigureTracker(bfd_sessions=(TO_TWO,), scripts=(scheduling_script(said),))
+            async with TrackerHandle(one) as tracker:
+                with Director(two, TO_ONE) as second:
+                    assert await tracker.configure(orders) == ""
+                    assert tracker.values("two")[0] is None
+                    await until(lambda: tracker.values("two")[-1] == 1 and second.up, "Up is told")
+                    pid = tracker.process.pid
+                    policy = os.sched_getscheduler(pid)
+                    assert policy == os.SCHED_RR | os.SCHED_RESET_ON_FORK
+                    assert os.sched_getparam(pid).sched_priority == BFD_PRIORITY < PRIORITY
+                    await until(said.exists, "the script has run")
+                    assert "SCHED_OTHER" in said.read_text()
+                    (status,) = [each for each in await tracker.status() if each.kind == "track_bfd"]
+                    assert (status.name, status.value) == ("two", 1)
+                    assert "sends every 20 ms" in status.detail
+                await until(lambda: tracker.values("two")[-1] == 0, "Down is told")
+                assert await tracker.configure(replace(orders, bfd_sessions=())) == ""
+                assert os.sched_getscheduler(pid) == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+                assert [each for each in await tracker.status() if each.kind == "track_bfd"] == []
+
+        run(test())
+
+    def test_what_was_known_before_its_start_stays_until_something_else_is(self, one: Host, two: Host) -> None:
+        async def test() -> None:
+            known = (TrackResult(kind=TrackKind.BFD, name="two", value=1),)
+            async with TrackerHandle(one) as tracker:
+                assert await tracker.configure(ConfigureTracker(bfd_sessions=(TO_TWO,), known=known)) == ""
+                assert tracker.values("two") == [1]
+                with Director(two, TO_ONE) as second:
+                    await until(lambda: second.up, "Up")
+                    (status,) = await tracker.status()
+                    assert (status.value, tracker.values("two")) == (1, [1])
+
+        run(test())
+
+    def test_sessions_that_cannot_be_held_are_not_well_and_say_why(self, one: Host) -> None:
+        async def test() -> None:
+            with Director(one, TO_TWO):
+                async with TrackerHandle(one) as tracker:
+                    problem = await tracker.configure(ConfigureTracker(bfd_sessions=(TO_TWO,)))
+                    assert "UDP port 3784" in problem
+                    assert tracker.values("two") == [None, 0]
+                    (status,) = await tracker.status()
+                    assert "other BFD daemon" in status.detail
+
+        run(test())
+
+    def test_leaving_takes_the_sessions_down(self, one: Host, two: Host) -> None:
+        async def test() -> None:
+            with Director(two, TO_ONE) as second:
+                async with TrackerHandle(one) as tracker:
+                    await tracker.configure(ConfigureTracker(bfd_sessions=(TO_TWO,)))
+                    await until(lambda: second.up, "Up")
+                await until(lambda: not second.up, "Down")
+                assert second.reasons()[-1] == "the neighbour says AdminDown"
+                assert names(second.results)[-1] == ("one", 1)
+
+        run(test())
