@@ -20,6 +20,7 @@ from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker_frames import resignation, sign
 from haxlb.linux.ip_packets import packet_of
 from haxlb.linux.present_addresses import present_addresses
+from haxlb.linux.routing import GONE, encode_removals
 from haxlb.linux.rtnetlink import IFA_LOCAL, NLM_F_ACK, RTM_DELADDR, Rtnetlink
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
@@ -53,11 +54,18 @@ class Bequest:
         self._rtnetlink = Rtnetlink()
         self._wills: tuple[_Will, ...] = ()
         self._vips: tuple[Vip, ...] = ()
+        self._routing: tuple[bytes, ...] = ()
+        """The removal of routes and rules."""
 
     def prepare(self, instances: Iterable[VrrpInstance]) -> None:
         """Build the datagrams; addresses of our interfaces are looked up now, our VIPs are none of them."""
         listed = tuple(instances)
         self._vips = tuple(dict.fromkeys(vip for each in listed for vip in (*each.vips, *each.excluded_vips)))
+        self._routing = tuple(
+            encode_removals(
+                (route for each in listed for route in each.routes), (rule for each in listed for rule in each.rules)
+            )
+        )
         ours = {vip.address for vip in self._vips}
         self._wills = tuple(
             _Will(
@@ -71,14 +79,14 @@ class Bequest:
         )
 
     def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
-        """Send priority 0 for the masters, take all VIPs off; what went wrong, one sentence each."""
+        """Send priority 0 for the masters, take VIPs, routes and rules off; what went wrong, one sentence each."""
         problems = []
         for will in self._wills:
             if will.name in masters:
                 problems += list(_send_all(will))
                 if not will.farewells:
                     problems.append(f"no priority 0 for {will.name}: its interface has no address")
-        return (*problems, *self._remove_vips())
+        return (*problems, *self._remove_vips(), *self._remove_routing())
 
     def close(self) -> None:
         """Close the socket."""
@@ -101,6 +109,14 @@ class Bequest:
             for vip, number in zip(vips, results, strict=True)
             if number and number not in _GONE
         ]
+
+    def _remove_routing(self) -> list[str]:
+        try:
+            results = self._rtnetlink.change(self._routing)
+        except (OSError, HostError) as problem:
+            return [f"routes and rules may still be on: {problem}"]
+        numbers = {number for number in results if number} - GONE
+        return [f"a route or rule cannot be taken off: {os.strerror(number)}" for number in sorted(numbers)]
 
     def _link(self, interface: str, ours: set[IPAddress]) -> Link:
         """The first addresses of the interface that are none of our VIPs: what the speaker sends from."""

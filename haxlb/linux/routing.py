@@ -7,10 +7,11 @@ one after a death of ours, and who takes it off, is told in docs/adr/0008.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from haxlb.linux import routes as route_codec
@@ -20,7 +21,7 @@ from haxlb.linux.rtnetlink import NLM_F_EXCL, NLM_F_REPLACE, Rtnetlink
 from haxlb.model.errors import HostError, NotPermitted
 from haxlb.model.routes import Route, Rule
 
-_GONE = frozenset(
+GONE = frozenset(
     {errno.ESRCH, errno.ENOENT, errno.ENODEV, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP}
 )
 """The kernel's answers to the removal of what is not there, or cannot be."""
@@ -88,7 +89,7 @@ class Routing:
                     requests.append((entry, self._removal(entry)))
             except HostError:  # it could not be put on, either
                 continue
-        _raise_first(self._carry_out(requests, "delete", _GONE))
+        _raise_first(self._carry_out(requests, "delete", GONE))
 
     def renew(self, most: int | None = None) -> None:
         """Put back what somebody took off, but for what is marked `no_track`: the next `most` of them, or all.
@@ -110,7 +111,7 @@ class Routing:
         self.remove(left_routes, left_rules)
         if fresh:
             # A process with another configuration may have given them other preferences.
-            self._remove_at_any_preference(left_rules)
+            self._rtnetlink.change(tuple(encode_removals((), left_rules)))
         self.renew()
 
     def _next(self, most: int | None) -> list[Entry]:
@@ -130,16 +131,6 @@ class Routing:
             except HostError as problem:
                 problems[entry] = problem
         return problems | self._carry_out(requests, "add", frozenset({errno.EEXIST}))
-
-    def _remove_at_any_preference(self, rules: list[Rule]) -> None:
-        requests: list[tuple[Entry, bytes]] = []
-        for rule in rules:
-            if rule_codec.preference_of(rule) is None:
-                try:
-                    requests.append((rule, rule_codec.encode_removal(rule, None)))
-                except HostError:
-                    continue
-        _raise_first(self._carry_out(requests, "delete", _GONE))
 
     def _carry_out(
         self, requests: list[tuple[Entry, bytes]], verb: str, harmless: frozenset[int]
@@ -204,6 +195,16 @@ class Routing:
                 number -= 1
             self._preferences[rule] = number
         return self._preferences[rule]
+
+
+def encode_removals(routes: Iterable[Route], rules: Iterable[Rule]) -> Iterator[bytes]:
+    """The requests that take these off, for whoever has not put them on: rules go whatever preference they have."""
+    for rule in rules:
+        with contextlib.suppress(HostError):  # it could not be put on, either
+            yield rule_codec.encode_removal(rule, rule_codec.preference_of(rule))
+    for route in routes:
+        with contextlib.suppress(HostError):
+            yield route_codec.encode_removal(route)
 
 
 def _raise_first(problems: dict[Entry, HostError]) -> None:

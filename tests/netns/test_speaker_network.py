@@ -15,11 +15,12 @@ import pytest
 from lab import Host, Lab
 
 from haxlb.daemon.messages import ConfigureSpeaker, HandOver, Logged, Ready, Stop
+from haxlb.linux.resign import Bequest
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
 from haxlb.model.routes import Route, Rule
-from tests.netns.standin import Ear, SpeakerHandle, eventually
+from tests.netns.standin import Ear, SpeakerHandle, eventually, inside
 
 pytestmark = pytest.mark.netns
 
@@ -175,6 +176,20 @@ def test_killed_it_leaves_no_address_and_its_successor_cleans_up_the_rest(
     with SpeakerHandle(director) as successor:
         configure(successor, replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000))
         assert nothing(director)
+
+
+def test_the_supervisors_bequest_takes_all_of_it_off(director: Host, speaker: SpeakerHandle) -> None:
+    configure(speaker, INSTANCE)
+    eventually(lambda: everything(director), "addresses, route and rule")
+    with inside(director.namespace):
+        bequest = Bequest()
+        bequest.prepare([INSTANCE])
+        speaker.process.send_signal(signal.SIGSTOP)
+        assert bequest.execute(frozenset({"VI_1"})) == ()
+    assert nothing(director)
+    with inside(director.namespace):
+        assert bequest.execute(frozenset()) == (), "what is not there is no problem"
+        bequest.close()
 
 
 def test_lifetimes_can_be_turned_off(director: Host, speaker: SpeakerHandle) -> None:
