@@ -37,15 +37,14 @@ def read_instance_vips(
 ) -> InstanceVips:
     """Those of a `vrrp_instance`; `home` is where they go unless told otherwise, `base` the interface of adverts."""
     lines = lines_of(section, "virtual_ipaddress")
-    found = read_vips(lines, interface=home, complaints=complaints)
+    found = _at_home(read_vips(lines, interface="", complaints=complaints), wire.family, home, base)
     outside = read_vips(
         lines_of(section, "virtual_ipaddress_excluded"),
-        interface=home,
+        interface="",
         complaints=complaints,
         block="virtual_ipaddress_excluded",
     )
-    if section.has("use_vmac_addr"):
-        found, outside = _with_macs(found, home, base), _with_macs(outside, home, base)
+    outside = _at_home(outside, wire.family, home, base)
     found = unique_vips([each for each in found if _fits(each, name, wire, complaints)], name, complaints)
     most = MOST_VIPS[wire.family, wire.version]
     if len(found) > most:
@@ -97,12 +96,15 @@ def _fits(placed: PlacedVip, name: str, wire: Wire, complaints: Complaints) -> b
     return False
 
 
-def _with_macs(vips: Iterable[PlacedVip], home: str, base: str) -> list[PlacedVip]:
-    """`use_vmac_addr`: what goes to another interface gets a virtual MAC there."""
+def _at_home(vips: Iterable[PlacedVip], family: int, home: str, base: str) -> list[PlacedVip]:
+    """Where they go that do not say, or that name the interface of the adverts.
+
+    As keepalived 2.2.7 does it: those of the instance's family to its virtual MAC, which answers for that family only.
+    """
     found = []
     for vip, where in vips:
-        here = vip.interface in (home, base) or "use_vmac" in vip.flags
-        found.append((vip if here else replace(vip, flags=(*vip.flags, "use_vmac")), where))
+        own = home if vip.family == family else base
+        found.append((replace(vip, interface=own) if vip.interface in ("", base) else vip, where))
     return found
 
 

@@ -28,6 +28,17 @@ def read_vips(
 ) -> list[PlacedVip]:
     """The addresses of a block; `interface` is where they go unless their line says `dev`."""
     found = read_addresses(lines, complaints, block=block)
+    for each in found:
+        if each.use_vmac:
+            complaints.warning(
+                "not-supported-yet",
+                each.word,
+                f"`use_vmac` of an address is not supported yet: {each.address} has the MAC of its interface",
+            )
+        if each.track_group:
+            complaints.warning(
+                "useless-option", each.word, f"{block}: track_group is for static addresses; it is ignored"
+            )
     return [(_vip(each, interface), each.word.span) for each in found]
 
 

@@ -197,11 +197,15 @@ def instances(draw, vrid, pause):
     unicast = bool(wire["peers"]) or wire["unicast_fault_no_peer"]
     mac = draw(st.none() | virtual_macs(f"vip{vrid}", family, vrid, unicast))
     password = draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if version == 2 else None
+    interface = draw(st.sampled_from(["eth0", "eth1"]))
     taken = draw(st.lists(vips(family), min_size=1, **unique_vips))
+    if mac is not None:
+        # What says the base interface lives on the virtual MAC.
+        taken = [replace(each, interface=mac.interface) if each.interface == interface else each for each in taken]
     deleted = draw(script)
     return VrrpInstance(
         name=f"{draw(name)}{vrid}",
-        interface=draw(st.sampled_from(["eth0", "eth1"])),
+        interface=interface,
         vrid=vrid,
         priority=priority,
         initial_role=Role.MASTER if master else Role.BACKUP,
@@ -217,7 +221,9 @@ def instances(draw, vrid, pause):
         auth_pass=password,
         auth_ah=password is not None and family == 4 and draw(st.booleans()),
         vips=tuple(taken),
-        excluded_vips=tuple(draw(st.lists(vips(4) | vips(6), **unique_vips))),
+        excluded_vips=tuple(
+            replace(each, interface="br-lan") for each in draw(st.lists(vips(4) | vips(6), **unique_vips))
+        ),
         virtual_mac=mac,
         down_timer_adverts=draw(st.integers(1, 100)),
         accept=draw(st.booleans()),

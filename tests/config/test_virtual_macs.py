@@ -46,12 +46,17 @@ def test_one(instance, lines, mac, said):
     assert (made.virtual_mac, sorted(complaints)) == (mac, sorted(said))
 
 
-def test_addresses_without_a_device_live_on_it(instance):
-    made, _ = instance("use_vmac vip0", vips="10.0.0.9 dev eth0\n10.0.0.10 dev eth1")
-    assert [each.interface for each in made.vips] == ["vip0", "eth0", "eth1"]
-    assert [each.flags for each in made.vips] == [(), (), ()]
-    made, _ = instance("use_vmac vip0", "use_vmac_addr", vips="10.0.0.9 dev eth0\n10.0.0.10 dev eth1 home")
-    assert [each.flags for each in made.vips] == [(), (), ("home", "use_vmac")]
+def test_addresses_live_on_it_unless_they_have_another_device(instance):
+    """Measured with keepalived 2.2.7."""
+    excluded = ("virtual_ipaddress_excluded {", "10.0.0.11", "fd00::1", "fd00::2 dev eth0", "}")
+    made, _ = instance("use_vmac vip0", *excluded, vips="10.0.0.9 dev eth0\n10.0.0.10 dev eth1")
+    assert [each.interface for each in made.vips] == ["vip0", "vip0", "eth1"]
+    assert [each.interface for each in made.excluded_vips] == ["vip0", "eth0", "eth0"]
+
+
+def test_virtual_macs_of_other_interfaces_are_not_supported_yet(instance):
+    _, said = instance("use_vmac", "use_vmac_addr", vips="10.0.0.10 dev eth1 use_vmac")
+    assert said == [("warning", "not-supported-yet")] * 2
 
 
 def test_unicast_leaves_from_the_base(instance):
