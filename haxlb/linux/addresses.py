@@ -12,27 +12,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
-from socket import AF_INET, AF_INET6
+from socket import AF_INET6
 
-from haxlb.linux.present_addresses import (
-    IFA_F_HOMEADDRESS,
-    IFA_F_MANAGETEMPADDR,
-    IFA_F_MCAUTOJOIN,
-    IFA_F_NODAD,
-    IFA_F_NOPREFIXROUTE,
-    IFA_F_TENTATIVE,
-    Present,
-    present_addresses,
-)
-from haxlb.linux.rtnetlink import (
-    NLM_F_ACK,
-    NLM_F_CREATE,
-    NLM_F_REPLACE,
-    RTM_DELADDR,
-    RTM_NEWADDR,
-    Rtnetlink,
-    encode,
-)
+from haxlb.linux.address_requests import FOREVER, encode_addition, encode_removal, preferred_lifetime_s
+from haxlb.linux.present_addresses import IFA_F_TENTATIVE, Present, present_addresses
+from haxlb.linux.rtnetlink import RTM_DELADDR, RTM_NEWADDR, Rtnetlink
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError, NotPermitted
 
@@ -41,14 +25,6 @@ RENEW_EVERY_S = 0.7
 """Two renewals may be late or lost before an address goes."""
 _PROBING_S = 5.0
 """A probe of one second after a random delay of at most one (RFC 4862 section 5.4.2), and then some."""
-FOREVER = 2**32 - 1
-"""INFINITY_LIFE_TIME of <linux/if_addr.h>."""
-_FLAGS = {
-    "home": IFA_F_HOMEADDRESS,
-    "mngtmpaddr": IFA_F_MANAGETEMPADDR,
-    "noprefixroute": IFA_F_NOPREFIXROUTE,
-    "autojoin": IFA_F_MCAUTOJOIN,
-}
 # Not there (any more), or its interface is not, or that has no IPv6: what removal wanted.
 _GONE = {errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO}
 _IPV6 = 6
@@ -110,7 +86,7 @@ class Addresses:
         for vip in wanted:
             index = self._index_of(vip.interface)
             if index is not None:
-                self._request(vip, index, RTM_NEWADDR, deprecated=preferred_s(vip) == 0)
+                self._request(vip, index, RTM_NEWADDR, deprecated=preferred_lifetime_s(vip) == 0)
                 self._request(vip, index, RTM_DELADDR)
 
     def add(self, vips: Iterable[Vip]) -> None:
@@ -118,7 +94,7 @@ class Addresses:
         wanted = tuple(vips)
         # Held from now on, also where it fails: `renew` tries again for as long as the instance is MASTER.
         for vip in wanted:
-            preferred = preferred_s(vip)
+            preferred = preferred_lifetime_s(vip)
             if vip in self._held:
                 continue
             if preferred != FOREVER:
@@ -255,68 +231,6 @@ class Addresses:
 def _raise_first(problems: dict[Vip, HostError]) -> None:
     for problem in problems.values():
         raise problem
-
-
-def encode_addition(
-    vip: Vip, index: int, valid_s: int, preferred_s: int, *, flags: int = NLM_F_REPLACE, protocol: int = 0
-) -> bytes:
-    """The request that puts an address on; lifetimes in seconds, FOREVER among them; `protocol` marks its owner."""
-    from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-
-    message = ifaddrmsg()
-    message["family"] = AF_INET if vip.family != _IPV6 else AF_INET6
-    message["prefixlen"] = vip.prefix_length
-    message["scope"] = vip.scope if vip.family != _IPV6 else 0
-    message["index"] = index
-    message["attrs"] = [
-        ("IFA_ADDRESS", str(vip.peer or vip.address)),
-        ("IFA_LOCAL", str(vip.address)),
-        ("IFA_CACHEINFO", {"ifa_preferred": preferred_s, "ifa_valid": valid_s}),
-        ("IFA_FLAGS", _flags(vip)),
-    ]
-    if vip.label:
-        message["attrs"].append(("IFA_LABEL", vip.label))
-    if vip.broadcast:
-        message["attrs"].append(("IFA_BROADCAST", str(vip.broadcast)))
-    if protocol:
-        message["attrs"].append(("IFA_PROTO", protocol))
-    # REPLACE on an address that is there sets its lifetime and nothing else (net/ipv4/devinet.c, inet_rtm_newaddr;
-    # of IPv6 the flags as well).
-    return encode(message, RTM_NEWADDR, NLM_F_ACK | NLM_F_CREATE | flags)
-
-
-def _flags(vip: Vip) -> int:
-    """As keepalived has them: IPv6 VIPs are not probed for duplicates first, unless `-nodad` asks for it.
-
-    The one that had the address may be dead or deaf, and a second of probing is a second of outage.
-    """
-    flags = IFA_F_NODAD if vip.family == _IPV6 and "-nodad" not in vip.flags else 0
-    for name in vip.flags:
-        flags |= _FLAGS.get(name, 0)
-    return flags
-
-
-def preferred_s(vip: Vip) -> int:
-    """How long it may be the source of new connections, as configured: seconds, or FOREVER."""
-    if vip.preferred_lifetime_s is not None:
-        return vip.preferred_lifetime_s
-    return 0 if vip.family == _IPV6 and vip.prefix_length == vip.address.max_prefixlen else FOREVER
-
-
-def encode_removal(address: IPAddress, prefix_length: int, index: int) -> bytes:
-    """The request that takes an address off."""
-    from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
-
-    message = ifaddrmsg()
-    message["index"] = index
-    message["attrs"] = [("IFA_LOCAL", str(address))]
-    if address.version == _IPV6:
-        message["family"] = AF_INET6
-        message["prefixlen"] = prefix_length
-    else:
-        # IFA_LOCAL alone matches any prefix length and label: a left-over of a former configuration goes, too.
-        message["family"] = AF_INET
-    return encode(message, RTM_DELADDR, NLM_F_ACK)
 
 
 def _refused(problem: OSError) -> HostError:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, ip_address
 from typing import Protocol
 
-from haxlb.linux.addresses import FOREVER, encode_addition, encode_removal, preferred_s
+from haxlb.linux.address_requests import FOREVER, encode_addition, encode_removal, preferred_lifetime_s
 from haxlb.linux.present_addresses import present_addresses
 from haxlb.linux.routes import PROTOCOL
 from haxlb.linux.rtnetlink import NLM_F_EXCL, Rtnetlink
@@ -47,6 +47,7 @@ class StaticEntries:
         self._wanted: tuple[Vip, ...] = ()
         self._put: dict[Vip, int] = {}
         """Those that are ours, and on which index they are."""
+        self._encoded: dict[tuple[Vip, int], bytes] = {}
         self._routes: tuple[Route, ...] = ()
         self._rules: tuple[Rule, ...] = ()
 
@@ -61,6 +62,7 @@ class StaticEntries:
         """Have exactly these on; what could not be done, one error each."""
         problems: list[HostError] = []
         self._wanted = tuple(dict.fromkeys(map(_vip, addresses)))
+        self._encoded.clear()
         wanted_routes, wanted_rules = tuple(routes), tuple(rules)
         former_routes, self._routes = self._routes, wanted_routes
         former_rules, self._rules = self._rules, wanted_rules
@@ -110,10 +112,7 @@ class StaticEntries:
         return self.apply((), (), ())
 
     def _put_on(self, vip: Vip, index: int) -> int:
-        preferred = preferred_s(vip)
-        (number,) = self._rtnetlink.change(
-            [encode_addition(vip, index, FOREVER, preferred, flags=NLM_F_EXCL, protocol=PROTOCOL)]
-        )
+        (number,) = self._rtnetlink.change([self._request(vip, index)])
         if number == 0:
             self._put[vip] = index
         elif number == errno.EEXIST:
@@ -121,6 +120,14 @@ class StaticEntries:
             if vip not in self._put and self._is_marked(vip, index):
                 self._put[vip] = index
         return number
+
+    def _request(self, vip: Vip, index: int) -> bytes:
+        request = self._encoded.get((vip, index))
+        if request is None:
+            preferred = preferred_lifetime_s(vip)
+            request = encode_addition(vip, index, FOREVER, preferred, flags=NLM_F_EXCL, protocol=PROTOCOL)
+            self._encoded[vip, index] = request
+        return request
 
     def _is_marked(self, vip: Vip, index: int) -> bool:
         return any(

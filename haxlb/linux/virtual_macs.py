@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ipaddress import ip_interface
 from socket import AF_INET6
 
-from haxlb.linux.addresses import FOREVER, encode_addition
+from haxlb.linux.address_requests import FOREVER, encode_addition
 from haxlb.linux.links import link_request
 from haxlb.linux.rtnetlink import (
     IFLA_ADDRESS,

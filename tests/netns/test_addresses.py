@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from haxlb.linux.addresses import FOREVER, RENEW_EVERY_S, Addresses
+from haxlb.linux.address_requests import FOREVER
+from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
 from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.static_entries import StaticEntries
 from haxlb.model.addresses import StaticAddress, Vip
