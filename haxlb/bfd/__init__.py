@@ -5,7 +5,7 @@ RFC 5880 asynchronous mode; RFC 5881 (single hop) and RFC 5883 (multihop) as far
 
 from haxlb.bfd.packet import ControlPacket, Diagnostic, State, decode, encode
 from haxlb.bfd.session import Session
-from haxlb.bfd.table import Arrival, Changed, Refused, SessionKey, SessionTable, Transmit
+from haxlb.bfd.table import Arrival, Changed, Refused, SessionKey, SessionTable, Transmit, by_ends
 
 __all__ = [
     "Arrival",
@@ -18,6 +18,7 @@ __all__ = [
     "SessionTable",
     "State",
     "Transmit",
+    "by_ends",
     "decode",
     "encode",
 ]

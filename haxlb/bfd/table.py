@@ -7,7 +7,7 @@ change; only other ends make another session.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
@@ -130,20 +130,8 @@ class SessionTable:
         """One of them, to look at."""
         return self._rows[key].session
 
-    def configure(self, sessions: Iterable[BfdSession], now: int) -> list[TableEffect]:
-        """Hold exactly these sessions from now on; those that stay keep their state.
-
-        Raises ConfigError, before anything is changed, where two sessions have the same ends.
-        """
-        wanted: dict[SessionKey, BfdSession] = {}
-        for each in sessions:
-            key = SessionKey.of(each)
-            if key in wanted:
-                raise ConfigError(
-                    f"bfd_instance {each.name} has the same ends as {wanted[key].name}",
-                    remedy="RFC 5881 section 3 allows one session between two addresses: remove one of the blocks",
-                )
-            wanted[key] = each
+    def configure(self, wanted: Mapping[SessionKey, BfdSession], now: int) -> list[TableEffect]:
+        """Hold exactly these sessions from now on; those that stay keep their state."""
         effects: list[TableEffect] = []
         for key in [each for each in self._rows if each not in wanted]:
             row = self._rows.pop(key)
@@ -252,6 +240,25 @@ class SessionTable:
             if chosen not in self._by_discriminator:
                 return chosen
         raise Bug("the source of chance says the same number again and again")
+
+
+def by_ends(sessions: Iterable[BfdSession]) -> tuple[dict[SessionKey, BfdSession], dict[str, ConfigError]]:
+    """The sessions that can be held, and why each of the others, by name, cannot."""
+    usable: dict[SessionKey, BfdSession] = {}
+    problems: dict[str, ConfigError] = {}
+    for each in sessions:
+        try:
+            key = SessionKey.of(each)
+        except ConfigError as problem:
+            problems[each.name] = problem
+            continue
+        first = usable.setdefault(key, each)
+        if first is not each:  # keepalived leaves out the second one, too
+            problems[each.name] = ConfigError(
+                f"bfd_instance {each.name} has the same ends as {first.name}",
+                remedy="there is one session between two addresses (RFC 5881 section 3): remove one of the blocks",
+            )
+    return usable, problems
 
 
 def _check(settings: BfdSession, packet: ControlPacket, arrival: Arrival) -> None:

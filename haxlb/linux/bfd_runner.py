@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from haxlb.bfd.packet import State
 from haxlb.bfd.session import Session
-from haxlb.bfd.table import Changed, SessionKey, SessionTable, TableEffect, Transmit
+from haxlb.bfd.table import Changed, SessionKey, SessionTable, TableEffect, Transmit, by_ends
 from haxlb.daemon.ports import ClockPort
 from haxlb.linux.bfd_sockets import BfdSockets
 from haxlb.linux.log import Complaints, Log
@@ -20,6 +20,9 @@ from haxlb.linux.timerfd import TimerfdWake
 from haxlb.model.errors import HaxlbError
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
+
+RETRY_S = 1.0
+"""Between two attempts at sockets that could not be opened."""
 
 
 class BfdRunner:
@@ -46,38 +49,62 @@ class BfdRunner:
         self._loop = asyncio.get_running_loop()
         self._wake = TimerfdWake(self._on_wake)
         self._watched: frozenset[int] = frozenset()
+        self._configured: tuple[BfdSession, ...] = ()
+        self._problems: dict[str, HaxlbError] = {}
+        self._retry: asyncio.TimerHandle | None = None
 
-    def configure(self, sessions: Iterable[BfdSession]) -> None:
-        """Hold exactly these sessions; those with the same ends keep their state.
+    def configure(self, sessions: Iterable[BfdSession]) -> dict[str, HaxlbError]:
+        """Hold these sessions and no others; those with the same ends keep their state.
 
-        Raises ConfigError for ends that make no sense and HostError where a socket cannot be opened; the sessions are
-        the former ones then.
+        The answer says why each that cannot be held, by name, cannot. It counts as not well; where the host is to
+        blame it is tried again.
         """
-        listed = tuple(sessions)
-        try:
-            self._sockets.open({SessionKey.of(each): each.ttl for each in listed})
-            self._take_arrived()
-            effects = self._table.configure(listed, self._clock.now())
-        except HaxlbError:
-            self._sockets.retire(frozenset(self._table.keys))
-            raise
+        self._configured = tuple(sessions)
+        wanted, unusable = by_ends(self._configured)
+        unopened = self._sockets.open({key: each.ttl for key, each in wanted.items()})
+        self._problems = {**unusable, **{wanted.pop(key).name: problem for key, problem in unopened.items()}}
+        self._take_arrived()
+        effects = self._table.configure(wanted, self._clock.now())
+        self._watch()
         # The last word of a session that goes is still sent from its socket.
         self._execute(effects)
-        self._sockets.retire(frozenset(self._table.keys))
+        self._sockets.retire(frozenset(wanted))
         self._watch()
         self._tell()
+        if self._problems:
+            self._on_results(tuple(TrackResult(kind=TrackKind.BFD, name=each, value=0) for each in self._problems))
+        if self._retry is not None:
+            self._retry.cancel()
+        self._retry = self._loop.call_later(RETRY_S, self._try_again, frozenset(unopened)) if unopened else None
+        return dict(self._problems)
 
     def status(self, wall_us: int) -> tuple[TrackedStatus, ...]:
         """Every session; `wall_us` is the time of day, µs since the epoch."""
         now = self._clock.now()
-        return tuple(_status(key, self._table.session(key), wall_us - now) for key in self._table.keys)
+        return (
+            *(_status(key, self._table.session(key), wall_us - now) for key in self._table.keys),
+            *(
+                TrackedStatus(kind=TrackKind.BFD.value, name=name, value=0, detail=str(problem))
+                for name, problem in self._problems.items()
+            ),
+        )
 
     def close(self) -> None:
         """Tell the neighbours that the sessions are taken down, and close everything."""
-        self._execute(self._table.configure((), self._clock.now()))
+        if self._retry is not None:
+            self._retry.cancel()
+        self._execute(self._table.configure({}, self._clock.now()))
         self._sockets.retire(frozenset())
         self._watch()
         self._wake.close()
+
+    def _try_again(self, keys: frozenset[SessionKey]) -> None:
+        """Whether sockets that could not be opened can be now: the interface is there, the other daemon is gone."""
+        wanted, _ = by_ends(self._configured)
+        if len(self._sockets.open({key: wanted[key].ttl for key in keys})) < len(keys):
+            self.configure(self._configured)
+        else:
+            self._retry = self._loop.call_later(RETRY_S, self._try_again, keys)
 
     def _watch(self) -> None:
         # Closing a socket has already taken it out of epoll; the loop's own record must go, too, before its

@@ -51,18 +51,24 @@ class BfdSockets:
         """Of the sockets that packets arrive on."""
         return frozenset(each.fileno() for each in self._receiving.values())
 
-    def open(self, ttls: Mapping[SessionKey, int]) -> None:
-        """Open what these sessions need in addition to what is open, and set their TTLs. Raises HostError."""
+    def open(self, ttls: Mapping[SessionKey, int]) -> dict[SessionKey, HostError]:
+        """Open what these sessions need beside what is open, and set their TTLs; for each that fails, why."""
+        problems: dict[SessionKey, HostError] = {}
         for key, ttl in ttls.items():
             place = (key.neighbor.version, key.multihop)
-            if place not in self._receiving:
-                self._receiving[place] = _open_receiving(*place)
-            if key not in self._sending:
-                self._sending[key] = _open_sending(key)
+            try:
+                if place not in self._receiving:
+                    self._receiving[place] = _open_receiving(*place)
+                if key not in self._sending:
+                    self._sending[key] = _open_sending(key)
+            except HostError as problem:
+                problems[key] = problem
+                continue
             if key.neighbor.version == 4:  # noqa: PLR2004
                 self._sending[key].setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
             else:
                 self._sending[key].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, ttl)
+        return problems
 
     def retire(self, keys: frozenset[SessionKey]) -> None:
         """Close what none of these sessions needs."""

@@ -24,7 +24,6 @@ from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.linux.track_files import TrackFiles
 from haxlb.linux.track_processes import TrackProcesses
 from haxlb.linux.track_scripts import TrackScripts
-from haxlb.model.errors import HaxlbError
 from haxlb.model.facts import Fact
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
@@ -123,16 +122,8 @@ class TrackerProcess:
         self._realtime = realtime
 
     def _hold(self, sessions: tuple[BfdSession, ...]) -> str:
-        """Hold exactly these sessions; why not, empty when they are."""
-        try:
-            self._bfd.configure(sessions)
-        except HaxlbError as problem:
-            held = {each.name for each in self._bfd.status(0)}
-            for each in sessions:
-                if each.name not in held:
-                    self._tracker.on_result(TrackKind.BFD, each.name, 0, str(problem))
-            return str(problem)
-        return ""
+        """Hold exactly these sessions; what is wrong with any, empty when nothing is."""
+        return "; ".join(str(each) for each in self._bfd.configure(sessions).values())
 
     def _on_bfd(self, results: tuple[TrackResult, ...]) -> None:
         details = {each.name: each.detail for each in self._bfd.status(0)}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from haxlb.bfd.packet import ControlPacket, State, decode, encode
-from haxlb.bfd.table import Arrival, Changed, Refused, SessionKey, SessionTable, Transmit, lowest_ttl
-from haxlb.model.errors import Bug, ConfigError
+from haxlb.bfd.table import Arrival, Changed, Refused, SessionKey, SessionTable, Transmit, by_ends, lowest_ttl
+from haxlb.model.errors import Bug
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 from tests.bfd.wire import SECOND, Wire, pair, settings
 
@@ -20,7 +20,7 @@ HELLO = ControlPacket(state=State.DOWN, detect_mult=3, my_discriminator=7, desir
 
 def table(*sessions: BfdSession) -> SessionTable:
     made = SessionTable(random.Random(1).randint)
-    made.configure(sessions, 0)
+    made.configure(by_ends(sessions)[0], 0)
     return made
 
 
@@ -189,28 +189,27 @@ class TestConfigure:
         ],
     )
     def test_ends_that_make_no_sense(self, values: dict[str, str]) -> None:
-        made = table(SETTINGS)
-        with pytest.raises(ConfigError, match="bfd_instance wrong") as caught:
-            made.configure([SETTINGS, replace(SETTINGS, name="wrong", **values)], 0)  # type: ignore[arg-type]
-        assert caught.value.remedy
-        assert len(made.keys) == 1
+        usable, problems = by_ends([replace(SETTINGS, name="wrong", **values), SETTINGS])  # type: ignore[arg-type]
+        assert [each.name for each in usable.values()] == ["peer"]
+        assert "bfd_instance wrong" in problems["wrong"].message
+        assert problems["wrong"].remedy
 
-    def test_two_sessions_between_the_same_ends(self) -> None:
-        made = table(SETTINGS)
-        with pytest.raises(ConfigError, match="same ends as peer"):
-            made.configure([SETTINGS, replace(SETTINGS, name="again")], 0)
-        assert len(made.keys) == 1
+    def test_of_two_sessions_between_the_same_ends_the_first_is_held(self) -> None:
+        usable, problems = by_ends([SETTINGS, replace(SETTINGS, name="again")])
+        assert [each.name for each in usable.values()] == ["peer"]
+        assert "same ends as peer" in problems["again"].message
 
     def test_discriminators_are_unique(self) -> None:
         numbers = iter([5, 5, 5, 6, 6, 7])
         made = SessionTable(lambda low, high: next(numbers) if high > SECOND * 10 else high)
-        made.configure([replace(SETTINGS, neighbor=f"192.0.2.{each}") for each in (2, 3, 4)], 0)
+        made.configure(by_ends(replace(SETTINGS, neighbor=f"192.0.2.{each}") for each in (2, 3, 4))[0], 0)
         assert [made.session(key).discriminator for key in made.keys] == [5, 6, 7]
 
     def test_chance_that_is_none(self) -> None:
         made = SessionTable(lambda low, _: low)
+        usable, _ = by_ends(replace(SETTINGS, neighbor=f"192.0.2.{each}") for each in (2, 3))
         with pytest.raises(Bug):
-            made.configure([replace(SETTINGS, neighbor=f"192.0.2.{each}") for each in (2, 3)], 0)
+            made.configure(usable, 0)
 
 
 class TestTimers:

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from haxlb.bfd.packet import ControlPacket, State, decode
 from haxlb.bfd.session import Session
-from haxlb.bfd.table import Arrival, Changed, SessionTable, TableEffect, Transmit
+from haxlb.bfd.table import Arrival, Changed, SessionTable, TableEffect, Transmit, by_ends
 from haxlb.model.tracking import BfdSession, TrackResult
 
 ADDRESSES = {"a": ip_address("192.0.2.1"), "b": ip_address("192.0.2.2")}
@@ -66,7 +66,7 @@ class Wire:
 
     def configure(self, name: str, *sessions: BfdSession) -> None:
         node = self.nodes[name]
-        self._execute(node, node.table.configure(sessions, self.now))
+        self._execute(node, node.table.configure(by_ends(sessions)[0], self.now))
 
     def run(self, duration_us: int) -> None:
         """Let this time pass."""

@@ -20,6 +20,7 @@ from haxlb.daemon.messages import AskStatus, ConfigureTracker, Message, Ready, T
 from haxlb.linux.bfd_runner import BfdRunner
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.timerfd import MonotonicClock
+from haxlb.model.errors import HaxlbError
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackResult
 from tests.netns.standin import LIMIT_S, inside
@@ -48,7 +49,7 @@ class Director:
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self.changed_at: list[tuple[int, State, State]] = []
         self.runner = BfdRunner(MonotonicClock(), self.results.extend, self._log)
-        self.configure(*sessions)
+        self.problems = self.configure(*sessions)
 
     def __enter__(self) -> Self:
         return self
@@ -56,15 +57,15 @@ class Director:
     def __exit__(self, *_: object) -> None:
         self.vanish()
 
-    def configure(self, *sessions: BfdSession) -> None:
+    def configure(self, *sessions: BfdSession) -> dict[str, HaxlbError]:
         with inside(self.host.namespace):
-            self.runner.configure(sessions)
+            return self.runner.configure(sessions)
 
     def vanish(self) -> None:
         """Die without a word."""
         self.runner._sockets.close()
         self.runner._watch()
-        self.runner._table.configure((), 0)
+        self.runner._table.configure({}, 0)
         self.runner._wake.wake_at(None)
 
     @property

@@ -214,31 +214,37 @@ def test_a_source_address_that_comes_later(one: Host, two: Host) -> None:
     run(test())
 
 
-def test_another_daemon_on_the_port(one: Host) -> None:
+def test_another_daemon_on_the_port_until_it_is_gone(one: Host, two: Host) -> None:
     async def test() -> None:
-        with Director(one, TO_TWO) as first, pytest.raises(HostError, match="UDP port 3784") as caught:
-            Director(one, TO_TWO)
-        assert "other BFD daemon" in caught.value.remedy
-        assert first.sessions == []
+        with Director(one, replace(TO_TWO, name="first")) as first, Director(one, TO_TWO) as second:
+            assert first.problems == {}
+            assert isinstance(second.problems["two"], HostError)
+            assert "UDP port 3784" in second.problems["two"].message
+            assert "other BFD daemon" in second.problems["two"].remedy
+            assert names(second.results) == [("two", 0)]
+            assert "UDP port 3784" in second.runner.status(0)[0].detail
+            first.vanish()
+            with Director(two, TO_ONE), inside(one.namespace):
+                await until(lambda: second.up, "tried again")
+            assert names(second.results)[-1] == ("two", 1)
+            assert [each.name for each in second.runner.status(0)] == ["two"]
 
     run(test())
 
 
-def test_a_source_that_cannot_be_used(one: Host) -> None:
+def test_what_is_wrong_with_one_session_does_not_harm_the_others(one: Host, two: Host) -> None:
     async def test() -> None:
-        with pytest.raises(HostError, match="cannot send BFD to"):
-            Director(one, replace(TO_TWO, neighbor="fe80::9%nowhere", source="fe80::1"))
-
-    run(test())
-
-
-def test_a_configuration_that_makes_no_sense_changes_nothing(one: Host, two: Host) -> None:
-    async def test() -> None:
-        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
+        wrong = [
+            replace(TO_TWO, name="nowhere", neighbor="fe80::9%nowhere", source="fe80::1"),
+            replace(TO_TWO, name="nonsense", neighbor="nonsense"),
+            replace(TO_TWO, name="twice"),
+        ]
+        with Director(one, TO_TWO, *wrong) as first, Director(two, TO_ONE) as second:
+            assert set(first.problems) == {"nowhere", "nonsense", "twice"}
+            assert isinstance(first.problems["nowhere"], HostError)
+            assert isinstance(first.problems["nonsense"], ConfigError)
             await until(lambda: first.up and second.up, "both Up")
-            with pytest.raises(ConfigError, match="bfd_instance three"):
-                first.configure(replace(TO_TWO, name="three", neighbor="nonsense"))
-            assert first.up
+            assert dict(names(first.results)) == {"two": 1, "nowhere": 0, "nonsense": 0, "twice": 0}
 
     run(test())
 
