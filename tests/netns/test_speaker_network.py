@@ -277,6 +277,34 @@ def test_a_virtual_mac_answers_adverts_and_goes_with_an_orderly_stop(
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/arp_ignore").stdout == "0\n"
 
 
+def test_an_ipv6_instance_speaks_and_answers_with_its_virtual_mac(
+    lab: Lab, director: Host, speaker: SpeakerHandle
+) -> None:
+    client = lab.hosts["cl"]
+    instance = replace(
+        VMAC,
+        family=6,
+        vips=(vip("fe80::100", "vrrp6.51"), vip("2001:db8::100", "vrrp6.51")),
+        virtual_mac=VirtualMac(interface="vrrp6.51", mac="00:00:5e:00:02:33"),
+    )
+    with Ear(client.namespace) as ear:
+        assert configure(speaker, instance) == ""
+        speaker.becomes(Role.MASTER)
+
+        def adverts() -> list[bytes]:
+            frames = [each.frame for each in list(ear._frames)]
+            return [each for each in frames if each[12:14] == b"\x86\xdd" and each[20] == 112]
+
+        frame = eventually(adverts, "adverts")[0]
+        assert frame[6:12].hex(":") == "00:00:5e:00:02:33"
+        assert frame[22:26] == bytes.fromhex("fe800000")
+        assert client.run("ping", "-c1", "-W2", "2001:db8::100", check=False).returncode == 0
+        assert "00:00:5e:00:02:33" in client.run("ip", "neigh", "show", "2001:db8::100").stdout
+    speaker.send(Stop())
+    assert speaker.process.wait(timeout=10) == 0
+    assert "vrrp6.51" not in director.run("ip", "link").stdout
+
+
 def test_a_virtual_mac_outlives_a_crash_without_its_address_and_is_taken_over(director: Host) -> None:
     with SpeakerHandle(director) as first:
         configure(first, VMAC)
