@@ -98,6 +98,7 @@ def _mail(given: Globals, complaints: Complaints) -> MailSettings | None:
         connect_timeout_us=given.value("smtp_connect_timeout", 30) * SECOND_US,
         sender=" ".join(each.text for each in sender.words[1:]) if sender is not None else "",
         recipients=recipients,
+        faults=not given.has("no_email_faults"),
     )
 
 

@@ -91,3 +91,4 @@ def _mail(mail: MailSettings) -> Iterator[str]:
     if mail.helo_name:
         yield f"smtp_helo_name {word(mail.helo_name)}"
     yield f"smtp_connect_timeout {mail.connect_timeout_us // SECOND_US}"
+    yield from switches(("no_email_faults", not mail.faults))

@@ -135,7 +135,7 @@ class Notifier:
             return
         for command in commands_for(due, who.notify):
             self._outlets.scripts.run(_queue(key), command)
-        if who.smtp_alert and (mail := vrrp_mail(due, self._standing.config.node)):
+        if who.smtp_alert and self._is_mailed(due.state) and (mail := vrrp_mail(due, self._standing.config.node)):
             self._send(key, due.state, mail)
         self._forget(key, due.state)
 
@@ -205,6 +205,10 @@ class Notifier:
         self._told = {_moved(key, moved): told for key, told in self._told.items()}
         self._mailed = {_moved(key, moved): state for key, state in self._mailed.items()}
         self._known = {_moved(key, moved): who for key, who in self._known.items()}
+
+    def _is_mailed(self, state: str) -> bool:
+        settings = self._standing.config.notification.mail
+        return state != "FAULT" or settings is None or settings.faults
 
     def _send(self, key: _Key, state: str, mail: Mail) -> None:
         """Mail a state that is not the one that was mailed last."""

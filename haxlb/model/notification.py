@@ -70,6 +70,8 @@ class MailSettings:
     """notification_email_from."""
     recipients: tuple[str, ...] = ()
     """notification_email."""
+    faults: bool = True
+    """False (no_email_faults): nobody is mailed about FAULT of instances and groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ GLOBAL_DEFS: Grammar = {
         supported("smtp_alert", BOOL),
         supported("smtp_alert_vrrp", BOOL),
         supported("smtp_alert_checker", BOOL),
-        ignored("no_email_faults", FLAG, _NO_MAIL),
+        supported("no_email_faults"),
         ignored("no_checker_emails", BOOL, _NO_MAIL),
         # Scripts
         supported("script_user", WORDS),

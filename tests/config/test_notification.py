@@ -98,6 +98,7 @@ def test_mail(of):
         "notification_email_from lb@example.com",
         "smtp_helo_name lb1",
         "smtp_connect_timeout 7",
+        "no_email_faults",
     )
     assert said == []
     assert found.mail == MailSettings(
@@ -107,6 +108,7 @@ def test_mail(of):
         connect_timeout_us=7 * S,
         sender="lb@example.com",
         recipients=("a@example.com", "b@example.com", "c@example.com"),
+        faults=False,
     )
 
 

@@ -216,6 +216,19 @@ def test_mail_only_when_the_state_is_not_the_last_mailed_one(kit: Any) -> None:
     assert len(stage.outlets.mails) == 2
 
 
+def test_with_no_email_faults_there_is_no_mail_about_them_and_none_about_the_way_back(kit: Any) -> None:
+    quiet = NotificationSettings(mail=MailSettings(server="mx", faults=False))
+    group = SyncGroup(name="VG_1", members=("VI_1",), smtp_alert=True)
+    stage = Stage(kit, kit.node(watched(kit), sync_groups=(group,), notification=quiet))
+    stage.tell(due("MASTER"), group_due("MASTER"))
+    stage.tell(due("FAULT"), group_due("FAULT"), due("MASTER"), group_due("BACKUP"))
+    assert [each.partition(" - ")[2] for each in stage.outlets.of("mail")] == [
+        "Entering MASTER state",
+        "Entering MASTER state",
+        "Entering BACKUP state",
+    ]
+
+
 def test_a_name_that_nobody_knows_is_logged_and_told_to_the_fifos(kit: Any) -> None:
     stage = Stage(kit, kit.node())
     assert stage.tell(due("MASTER", "VI_9")) == [("fifo", 'INSTANCE "VI_9" MASTER 150\n')]
