@@ -43,7 +43,7 @@ class NotifyFifos:
         """
         launcher = Launcher(settings, directory)
         wanted = _by_path(fifos)
-        for path in [path for path in self._fifos if path not in wanted]:
+        for path in [path for path, fifo in self._fifos.items() if path not in wanted or not fifo.in_place]:
             self._leave(self._fifos.pop(path))
         for path, what in wanted.items():
             fifo = self._fifos.get(path)
@@ -115,6 +115,14 @@ class _Fifo:
             ) from problem
         self._read(self._launcher)
 
+    @property
+    def in_place(self) -> bool:
+        """Whether what is at the path is still this FIFO: who opens the path must read what we write."""
+        try:
+            return os.path.samestat(os.lstat(self.what.path), os.fstat(self._fd))
+        except OSError:
+            return False
+
     def retune(self, what: NotifyFifo, launcher: Launcher) -> None:
         """Take over other settings of the same path; the reader is started anew only where it is another one."""
         same_reader = (
@@ -156,8 +164,9 @@ class _Fifo:
 
     def close(self) -> _Reader | None:
         """Close our end and remove the FIFO where we made it; its reader, which has still to leave."""
+        mine = self._made and self.in_place
         os.close(self._fd)
-        if self._made:
+        if mine:
             with contextlib.suppress(OSError):
                 Path(self.what.path).unlink()
         return self._reader

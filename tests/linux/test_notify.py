@@ -276,6 +276,25 @@ def test_with_script_security_nothing_is_run_as_root_that_others_can_change(tmp_
     assert not (tmp_path / "out").exists()
 
 
+@needs_root
+def test_with_script_security_a_script_that_was_replaced_by_a_link_is_looked_at_again(tmp_path: Path) -> None:
+    script, other = Path("/run") / f"hxscript{os.getpid()}", tmp_path / "other"
+    other.write_text(f"#!/bin/sh\necho other >> {tmp_path}/out\n")
+    other.chmod(0o777)
+    script.write_text(f"#!/bin/sh\necho ours >> {tmp_path}/out\n")
+    script.chmod(0o700)
+    settings = ScriptSettings(user="root", security=True)
+    try:
+        assert outcome(tmp_path, Command(argv=(str(script),)), settings).events == []
+        script.unlink()
+        script.symlink_to(other)
+        log = outcome(tmp_path, Command(argv=(str(script),)), settings)
+    finally:
+        script.unlink(missing_ok=True)
+    assert log.events == [("error", "notify_failed")]
+    assert (tmp_path / "out").read_text() == "ours\n"
+
+
 def test_an_argument_with_a_nul_byte_is_refused_in_one_line() -> None:
     log = outcome(Path(), command("/bin/true", "a\0b"), ScriptSettings())
     assert log.events == [("error", "notify_failed")]

@@ -310,6 +310,42 @@ def test_a_reload_gives_no_reader_an_end_of_file_unless_the_path_changes(tmp_pat
     run(test())
 
 
+def test_one_that_somebody_has_removed_or_replaced_is_made_anew_on_reload(tmp_path: Path) -> None:
+    async def test() -> None:
+        log = Lines()
+        fifos = NotifyFifos(log)
+        path = tmp_path / "fifo"
+        configure(fifos, NotifyFifo(path=str(path)))
+        path.unlink()
+        fifos.write(LINE)  # to whoever has it open still
+        configure(fifos, NotifyFifo(path=str(path)))
+        end = reader_of(path)
+        fifos.write(LINE)
+        assert os.read(end, 4096).decode() == LINE
+        os.close(end)
+        path.unlink()
+        path.write_text("precious")
+        configure(fifos, NotifyFifo(path=str(path)))
+        assert log.events == ["fifo_refused"]
+        await fifos.close()
+        assert path.read_text() == "precious"
+
+    run(test())
+
+
+def test_what_has_taken_the_place_of_ours_is_not_removed_at_the_end(tmp_path: Path) -> None:
+    async def test() -> None:
+        fifos = NotifyFifos(Lines())
+        path = tmp_path / "fifo"
+        configure(fifos, NotifyFifo(path=str(path)))
+        path.unlink()
+        path.write_text("precious")
+        await fifos.close()
+        assert path.read_text() == "precious"
+
+    run(test())
+
+
 def test_one_that_was_refused_is_tried_again_with_the_next_configuration(tmp_path: Path) -> None:
     async def test() -> None:
         fifos = NotifyFifos(Lines())
