@@ -3,13 +3,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from ipaddress import IPv4Address
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from haxlb.daemon.control import Reload
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, Happened, Notify
-from haxlb.daemon.notifications import backend_line, commands_for, one_line, quorum_mail, vrrp_line, vrrp_mail
+from haxlb.daemon.notifications import STATES, backend_line, commands_for, one_line, quorum_mail, vrrp_line, vrrp_mail
 from haxlb.daemon.notifier import MOST_DEPARTED, Notifier
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Loaded
@@ -266,6 +269,44 @@ def test_never_two_masters_in_a_row_whatever_the_speakers_do(kit: Any) -> None:
     stage.notifier.speaker_died()
     stage.notifier.speaker_died()
     assert [line.split()[2] for line in stage.lines()] == ["MASTER", "FAULT", "MASTER", "FAULT"]
+
+
+EVENTS = ("MASTER_RX_LOWER_PRI", "MASTER_PRIORITY", "BACKUP_PRIORITY")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.sampled_from(("VI_1", "VI_2")), st.sampled_from((*STATES, *EVENTS))),
+        st.tuples(st.just("die")),
+        st.tuples(st.just("reload"), st.sampled_from((("VI_1",), ("VI_2",), ("VI_1", "VI_2")))),
+    ),
+    max_size=30,
+)
+
+
+def test_whatever_happens_no_state_is_told_twice_in_a_row_and_the_last_one_is_final(kit: Any) -> None:
+    both = {"VI_1": watched(kit), "VI_2": watched(kit, name="VI_2", vrid=52)}
+
+    @settings(derandomize=True, deadline=None, max_examples=200)
+    @given(steps=STEPS)
+    def laws(steps: list[Any]) -> None:
+        stage = Stage(kit, kit.node(*both.values()))
+        for step in steps:
+            match step:
+                case ("tell", name, state):
+                    configured = {each.name for each in stage.standing.config.instances}
+                    stage.tell(due(state if name in configured else "DELETED", name))
+                case ("reload", names):
+                    stage.standing.config = kit.node(*(both[name] for name in names))
+                case _:
+                    stage.notifier.speaker_died()
+        asyncio.run(stage.notifier.leave())
+        for name in both:
+            said = [line.split()[2] for line in stage.lines() if f'"{name}"' in line]
+            states = [state for state in said if state in STATES]
+            # One that was removed has heard its last; what is told of it afterwards begins anew.
+            assert not [one for one, two in pairwise(states) if one == two and one in ("MASTER", "BACKUP")]
+            assert states[-1:] not in (["MASTER"], ["BACKUP"])
+
+    laws()
 
 
 # -- the configuration changes
