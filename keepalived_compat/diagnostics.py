@@ -93,6 +93,13 @@ class Complaints:
         diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
         self._found.setdefault((span, message), diagnostic)
 
+    def escalate(self, where: Span | Word) -> None:
+        """What is said of this place turns out to be fatal."""
+        span = where.span if isinstance(where, Word) else where
+        for key, each in self._found.items():
+            if key[0] == span:
+                self._found[key] = replace(each, severity=Severity.FATAL)
+
     def fatal(self, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """The configuration cannot be used."""
         self.add(Severity.FATAL, code, where, message, hint)

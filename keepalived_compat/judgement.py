@@ -50,7 +50,7 @@ class Judge:
             if keyword is not None and keyword.secret:
                 self._hide(statement)
             if keyword is None or words[0].quoted:
-                section.misunderstand(words[0][0])
+                section.misunderstand(words[0])
                 self._complain_of_unknown(statement, block)
             elif not self._take(statement, keyword, section, read=read):
                 self._use(statement, keyword, section, read=read)

@@ -47,7 +47,7 @@ class Section:
         self._last: dict[str, Entry] = {}
         self._several: dict[str, list[Entry]] | None = None
         self._refused: set[str] | None = None
-        self._unknown: set[str] | None = None
+        self._unknown: list[Word] | None = None
 
     def add(self, entry: Entry) -> None:
         """Take a statement into the section."""
@@ -67,16 +67,16 @@ class Section:
             self._refused = set()
         self._refused.add(name)
 
-    def misunderstand(self, word: str) -> None:
+    def misunderstand(self, word: Word) -> None:
         """Remember a keyword that is not known here."""
         if self._unknown is None:
-            self._unknown = set()
-        self._unknown.add(word)
+            self._unknown = []
+        self._unknown.append(word)
 
     @property
-    def unknown(self) -> AbstractSet[str]:
+    def unknown(self) -> Sequence[Word]:
         """Keywords that are not known here: what seems to be missing may be one of them, misspelt."""
-        return self._unknown or frozenset()
+        return self._unknown or ()
 
     @property
     def refused(self) -> AbstractSet[str]:

@@ -91,7 +91,7 @@ def _row(block: str, keyword: Keyword, *, reached: bool) -> Row:
     if status is Status.SUPPORTED and keyword.means:
         status = Status.ALIAS
     if not reached and status in (Status.SUPPORTED, Status.ALIAS):
-        status, reason = Status.PLANNED, "with its block"
+        status, reason = Status.REFUSED if _is_refused(block) else Status.PLANNED, "with its block"
     return Row(
         block=block or TOP_LEVEL,
         keyword=keyword.name,
@@ -109,6 +109,11 @@ def _row(block: str, keyword: Keyword, *, reached: bool) -> Row:
         severity=severity,
         reason=reason,
     )
+
+
+def _is_refused(block: str) -> bool:
+    openers = [row for name in opened_by(block) for row in KEEPALIVED[name].values() if row.body == block]
+    return all(row.support is Support.REFUSED for row in openers)
 
 
 def _reached() -> set[str]:

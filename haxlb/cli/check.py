@@ -102,7 +102,7 @@ def check(
 
 def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:
     """A missing interface does not count here: configurations are checked on other machines than they run on."""
-    if diagnostic.code != "no-such-interface":
+    if diagnostic.code != "no-such-interface" or diagnostic.severity is not Severity.FATAL:
         return diagnostic
     hint = f"`haxlb run` refuses it on this host; {diagnostic.hint}"
     return replace(diagnostic, severity=Severity.WARNING, hint=hint)

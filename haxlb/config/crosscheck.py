@@ -11,9 +11,10 @@ from haxlb.config.instances import PlacedInstance
 from haxlb.config.servers import PlacedServer
 from haxlb.config.vips import PlacedVip, owner_key
 from haxlb.model.addresses import Endpoint
+from haxlb.model.tracking import TrackKind
 from keepalived_compat.diagnostics import Complaints, Severity
 from keepalived_compat.keywords import KEEPALIVED
-from keepalived_compat.nearest import nearest
+from keepalived_compat.nearest import did_you_mean, nearest
 from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import Span
 from keepalived_compat.tree import Body, Statement
@@ -93,8 +94,10 @@ def _with_vips(
 _V3 = 3
 
 
-def check_interfaces(instances: Iterable[PlacedInstance], existing: frozenset[str], complaints: Complaints) -> None:
-    """Every interface exists on this host."""
+def check_interfaces(
+    instances: Iterable[PlacedInstance], existing: frozenset[str], complaints: Complaints, *, later: bool
+) -> None:
+    """Every interface exists on this host, or comes later where that is allowed (dynamic_interfaces)."""
     for each in instances:
         places = {each.instance.interface: each.interface}
         mac = each.instance.virtual_mac
@@ -102,7 +105,25 @@ def check_interfaces(instances: Iterable[PlacedInstance], existing: frozenset[st
             if mac is None or vip.interface != mac.interface:
                 places.setdefault(vip.interface, where)
         for interface, where in places.items():
-            check_interface(interface, each.instance.name, where, existing=existing, complaints=complaints)
+            if interface in existing or not later:
+                check_interface(interface, each.instance.name, where, existing=existing, complaints=complaints)
+                continue
+            complaints.warning(
+                "no-such-interface",
+                where,
+                f"interface {interface} of {each.instance.name} does not exist on this host yet",
+                "until it does, the instance is in FAULT (dynamic_interfaces)",
+            )
+        for tracked in each.tracks:
+            name = tracked.track.name
+            if tracked.track.kind is TrackKind.INTERFACE and name not in existing:
+                complaints.warning(
+                    "no-such-interface",
+                    tracked.where,
+                    f"track_interface: {name} does not exist on this host: it counts as down until it does;"
+                    " keepalived does not track it",
+                    did_you_mean(name, existing),
+                )
 
 
 def check_interface(

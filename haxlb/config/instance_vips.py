@@ -10,10 +10,15 @@ from haxlb.config.vips import PlacedVip, lines_of, owner_key, read_vips, unique_
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import nearest
 from keepalived_compat.section import Entry, Section
+from keepalived_compat.source import Word
 
 MOST_VIPS = {(4, 2): 255, (4, 3): 255, (6, 2): 89, (6, 3): 89}
 """By family and version: Count IPvX Addr is one byte (RFC 9568 section 5.2.5), and an Ethernet frame has room for
 (1500 - 14 - 40 - 8) / 16 addresses of IPv6, as keepalived counts."""
+
+
+_MOST_LOOKED_AT = 100
+"""Unknown words of a block that may be a misspelt one; a block with more of them is no configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +67,12 @@ def read_instance_vips(
     excluded = [each for each in everything if owner_key(each[0]) not in taken]
     # Of lines that cannot be used each was complained of; a misspelt block has been, too. In version 3 keepalived
     # refuses the instance as well.
-    bare = not lines and not _misspelt(section)
     fatal = wire.version == V3 or strict
-    if (bare and not excluded) or (fatal and not found and not _misspelt(section)):
+    meant = _misspelt(section) if not found else None
+    if meant is not None:
+        if fatal:
+            complaints.escalate(meant)
+    elif (not lines and not excluded) or (fatal and not found):
         complain = complaints.fatal if fatal else complaints.warning
         complain(
             "no-vip",
@@ -108,6 +116,8 @@ def _at_home(vips: Iterable[PlacedVip], family: int, home: str, base: str) -> li
     return found
 
 
-def _misspelt(section: Section) -> bool:
-    """Whether something in the block may have been meant as virtual_ipaddress."""
-    return any(nearest(word, ("virtual_ipaddress",)) for word in section.unknown)
+def _misspelt(section: Section) -> Word | None:
+    """The word in the block that may have been meant as virtual_ipaddress."""
+    return next(
+        (word for word in section.unknown[:_MOST_LOOKED_AT] if nearest(word.text, ("virtual_ipaddress",))), None
+    )

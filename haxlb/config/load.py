@@ -153,7 +153,7 @@ def _node_config(
     check_election(instances, complaints)
     check_sync_groups(groups, instances, complaints)
     if interfaces is not None:
-        check_interfaces(instances, interfaces, complaints)
+        check_interfaces(instances, interfaces, complaints, later=given.has("dynamic_interfaces"))
     read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
     check_ownership(servers, instances, tree, complaints)

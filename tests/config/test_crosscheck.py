@@ -362,3 +362,29 @@ def test_public_files_are_not_flooded():
         ("c035-keepalived.conf", "undefined-track"),  # a template's script_name
         ("c061-keepalived-2-0-0.conf", "undefined-track"),
     }
+
+
+def test_interfaces_that_come_later(loading):
+    text = instance("A", 1, "track_interface {\neth7 weight 5\n}", interface="eth9")
+    exist = frozenset({"eth0"})
+    assert loading(text, interfaces=exist).config is None
+    loaded = loading("global_defs {\ndynamic_interfaces\n}\n" + text, interfaces=exist)
+    assert [(each.severity.value, each.code) for each in loaded.diagnostics] == [("warning", "no-such-interface")] * 2
+    assert loaded.config is not None
+
+
+def test_a_misspelt_block_of_addresses_is_said_once(loading):
+    text = instance("A", 1).replace("virtual_ipaddress {", "virtual_ipadress {")
+    (found,) = loading(text).diagnostics
+    assert (found.severity.value, found.code) == ("error", "unknown-keyword")
+    # Without an address version 3 cannot run: that is what the misspelling means.
+    (found,) = loading(text.replace("interface eth0", "interface eth0\nversion 3")).diagnostics
+    assert (found.severity.value, found.code) == ("fatal", "unknown-keyword")
+
+
+def test_a_second_group_of_services_of_one_name_is_said(loading):
+    group = "virtual_server_group web {\n10.0.0.1 80\n}\n"
+    loaded = loading(group + group.replace("10.0.0.1", "10.0.0.2"))
+    (found,) = [each for each in loaded.diagnostics if each.code == "duplicate-name"]
+    assert (found.severity.value, found.span.line) == ("error", 4)
+    assert [str(each) for each in loaded.config.virtual_server_groups[0].ranges] == ["10.0.0.1 port 80"]
