@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import NamedTuple
 
 from haxlb.linux.rtnetlink import (
     IFA_ADDRESS,
@@ -38,7 +38,8 @@ IFADDRMSG = struct.Struct("=BBBBI")
 _HEADER_SIZE = 16
 
 
-class Present(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
     """An address on an interface."""
 
     address: IPAddress
@@ -76,11 +77,11 @@ def parse_address(message: bytes) -> Present | None:
     wide = attribute(message, IFADDRMSG.size, IFA_FLAGS)
     protocol = attribute(message, IFADDRMSG.size, IFA_PROTO)
     return Present(
-        ip_address(local),
-        prefix_length,
-        owner,
-        struct.unpack("=I", wide)[0] if wide else flags,
-        protocol[0] if protocol else 0,
+        address=ip_address(local),
+        prefix_length=prefix_length,
+        index=owner,
+        flags=struct.unpack("=I", wide)[0] if wide else flags,
+        protocol=protocol[0] if protocol else 0,
     )
 
 
