@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 
 from haxlb.bfd.packet import ControlPacket, State, decode, encode
@@ -19,6 +20,8 @@ from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
 _ANY_TTL = -1
 _LARGEST_DISCRIMINATOR = 0xFFFFFFFF
+_decoded = lru_cache(maxsize=1024)(decode)
+"""A neighbour that is Up says the same thing a hundred times a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ class SessionTable:
         """Take one packet."""
         row = None
         try:
-            packet = decode(arrival.payload)
+            packet = _decoded(arrival.payload)
             row = self._find(packet, arrival)
             _check(row.session.settings, packet, arrival)
         except PeerError as problem:

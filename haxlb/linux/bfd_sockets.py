@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.bfd.packet import FIRST_SOURCE_PORT, LAST_SOURCE_PORT, MULTIHOP_PORT, SINGLE_HOP_PORT
@@ -188,6 +189,11 @@ def _destination(address: IPAddress, port: int) -> tuple[str, int] | tuple[str, 
     return str(IPv6Address(int(address))), port, 0, index
 
 
+# The same few neighbours send a hundred times a second, and reading an address takes as long as receiving it.
+_address4 = lru_cache(maxsize=1024)(IPv4Address)
+_address6 = lru_cache(maxsize=1024)(IPv6Address)
+
+
 def _arrival4(
     payload: bytes, ancillary: list[tuple[int, int, bytes]], sender: tuple[str, int], *, multihop: bool
 ) -> Arrival:
@@ -208,9 +214,9 @@ def _arrival6(
         if (level, kind) == (socket.IPPROTO_IPV6, socket.IPV6_HOPLIMIT):
             (ttl,) = struct.unpack("=i", data)
         elif (level, kind) == (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO):
-            destination = IPv6Address(data[:16])
+            destination = _address6(data[:16])
     text, _, _, index = sender
     if index:  # of the interface, for a link-local sender
         with contextlib.suppress(OSError):  # it is gone already
             text = f"{text}%{socket.if_indextoname(index)}"
-    return Arrival(source=IPv6Address(text), destination=destination, ttl=ttl, multihop=multihop, payload=payload)
+    return Arrival(source=_address6(text), destination=destination, ttl=ttl, multihop=multihop, payload=payload)
