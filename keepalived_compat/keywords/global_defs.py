@@ -30,7 +30,7 @@ _NO_MAIL = "mail tells of changes of real servers, never of single checks"
 _NO_SNMP = "there is no SNMP agent"
 _NO_DBUS = "there is no D-Bus interface"
 _NO_IPVS = "no IPVS is used"
-_NO_NETFILTER = "no packet filter rules are made"
+_NO_NETFILTER = "the packet filter's table of `no_accept` is called haxlb, and is made by nft"
 _OWN_CLASS = "the process that sends adverts always runs in a real-time class with its memory locked"
 _OWN_BUFFERS = "buffers are sized by need"
 _NO_PAUSE = "no pause, which is the default; keepalived refuses 0, and makes none either"
@@ -118,7 +118,7 @@ GLOBAL_DEFS: Grammar = {
         supported("shutdown_script", SCRIPT, first_counts=True),
         supported("shutdown_script_timeout", integer(1, 1000)),
         ignored("use_symlink_paths", BOOL, "scripts are always run by the path that is written"),
-        ignored("set_supplementary_groups", BOOL, "scripts run with the groups of their user"),
+        not_yet("set_supplementary_groups", BOOL, Severity.WARNING, "scripts run without supplementary groups"),
         supported("notify_fifo", WORDS, first_counts=True),
         supported("notify_fifo_script", SCRIPT, first_counts=True),
         supported("vrrp_notify_fifo", WORDS, first_counts=True),
@@ -152,7 +152,7 @@ GLOBAL_DEFS: Grammar = {
         old_spelling("vrrp_rlimit_rtime", integer(1), "vrrp_rlimit_rttime"),
         *_per_process("checker", "the checkers run in the ordinary class; they cannot delay adverts"),
         *_per_process("bfd", _NO_BFD),
-        ignored("umask", TEXT, "no files are written"),
+        ignored("umask", TEXT, "FIFOs and tracked files are made with mode 0644"),
         ignored("random_seed", integer(0), "the first checks are spread evenly"),
         # Packet filters
         ignored("nftables", MAYBE_TEXT, _NO_NETFILTER),
@@ -192,8 +192,8 @@ GLOBAL_DEFS: Grammar = {
         ignored("state_dump_file", TEXT, _DUMPS),
         ignored("stats_dump_file", TEXT, _DUMPS),
         ignored("json_dump_file", TEXT, _DUMPS),
-        ignored("iproute_usr_dir", TEXT, "names of routing tables are not used"),
-        ignored("iproute_etc_dir", TEXT, "names of routing tables are not used"),
+        ignored("iproute_usr_dir", TEXT, "names of routing tables are looked up where iproute2 has them"),
+        ignored("iproute_etc_dir", TEXT, "names of routing tables are looked up where iproute2 has them"),
         obsolete("lvs_id", "keepalived dropped it after 1.1.7; `router_id` names the director"),
         obsolete("plugin_dir", "it was removed from keepalived"),
         obsolete("notify_email", "it never existed; `notification_email` is meant"),
