@@ -145,9 +145,12 @@ class Roles:
     ) -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
         effects = self._let_go(before, resignations=1 if resign else 0)
-        if farewell and not self.instance.strict and addresses(self.instance):
-            self._farewell.begin(now)
-            effects.append(self._advert())
+        if before is Role.MASTER and not resign and self._has_last_word():
+            if farewell:
+                self._farewell.begin(now)
+                effects.append(self._advert())
+            else:
+                self._farewell.owe()
         start = self._start
         self._election.rest(now if start is None else max(now, start.quiet_until), learned_interval_us)
         return [*effects, *(told or []), *self._tell(before, reason, self.role.value, now)]
@@ -155,16 +158,23 @@ class Roles:
     def _become_idle(self, event: Event, reason: str, now: int, notify: str = "FAULT") -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
         resignations = 1 if event is Event.SHUTDOWN else _FAULT_ADVERTS
-        return self._let_go(before, resignations=resignations) + self._tell(before, reason, notify, now)
+        effects = self._let_go(before, resignations=resignations)
+        if before is Role.MASTER and event is Event.LINK_LOST and self._has_last_word():
+            self._farewell.owe()  # the resignation goes nowhere
+        return effects + self._tell(before, reason, notify, now)
+
+    def _has_last_word(self) -> bool:
+        """RFC 9568 knows none; without addresses there is nothing that anybody could believe."""
+        return not self.instance.strict and bool(addresses(self.instance))
 
     def _let_go(self, before: Role, *, resignations: int) -> list[Effect]:
         self._election.forget()
         self._announcements.end()
-        self._farewell.end()
         self._schedule.stop()
         self.wish = None
         if before is not Role.MASTER:
             return []
+        self._farewell.end()
         return [*take_off(self.instance), *(self._advert(priority=0) for _ in range(resignations))]
 
     def _tell(self, before: Role, reason: str, notify: str, now: int) -> list[Effect]:

@@ -158,7 +158,8 @@ class Router(Roles):
             election.rest(now, advert.interval_us)
             self.wish = Role.BACKUP
             if self._farewell.unheard(advert.interval_us, now):
-                return [self._advert()]
+                # Of our own priority only to who outranks us: anybody else would yield.
+                return [self._advert(None if self._is_outranked(what) else 0)]
         else:
             self.role = step(self.role, Event.ADVERT_LOWER)
             election.outrank(what.source, advert.priority)
@@ -175,7 +176,7 @@ class Router(Roles):
         reason = ""
         if theirs > ours:
             reason = f"priority {theirs} of {what.source} is higher than our {ours}"
-        elif theirs == ours and source is not None and int(what.source) > int(source):
+        elif self._is_outranked(what):
             reason = f"equal priority {ours}, but {what.source} is higher than our {source}"
         elif theirs == ours == OWNER_PRIORITY and self._owner_gives_in(what, now):
             reason = f"{what.source} has priority 255, too, and goes on: we are 254 until it is gone"
@@ -191,6 +192,13 @@ class Router(Roles):
             effects += announced
             effects.append(self._notify("MASTER_RX_LOWER_PRI"))
         return effects + told
+
+    def _is_outranked(self, what: AdvertReceived) -> bool:
+        """Whether of two MASTERs it would be the other that stays (RFC 9568 section 6.4.3)."""
+        theirs, source = what.advert.priority, self.source
+        if theirs != self.priority:
+            return theirs > self.priority
+        return source is not None and int(what.source) > int(source)
 
     def _outranked(self, what: AdvertReceived, reason: str, told: list[Effect], now: int) -> list[Effect]:
         first: list[Effect] = [self._advert()] if self.instance.higher_prio_send_advert else []
@@ -232,7 +240,7 @@ class Router(Roles):
         return self._become_master(Event.GROUP_MASTER, reason, now)
 
     def _on_group_backup(self, what: GroupBackup, now: int) -> list[Effect]:
-        return self._become_backup(Event.GROUP_BACKUP, what.reason, now, farewell=True)
+        return self._become_backup(Event.GROUP_BACKUP, what.reason, now)
 
     def _on_group_announce(self, _what: GroupAnnounce, now: int) -> list[Effect]:
         return [*self._announcements.companion(now)] if self.role is Role.MASTER else []

@@ -11,6 +11,7 @@ from haxlb.model.groups import SyncGroup
 from haxlb.model.node import Role
 from haxlb.model.notification import NotifyScripts
 from haxlb.model.tracking import Track, TrackKind, TrackResult
+from tests.machines.conftest import Client
 
 SCRIPT = TrackKind.SCRIPT
 GROUP = SyncGroup(name="VG", members=("VI_1", "VI_2"))
@@ -143,7 +144,6 @@ def test_one_that_is_outranked_drags_the_others_without_resigning(lan, two):
         "send 100",
         "notify INSTANCE VI_1 BACKUP 100",
         "remove 192.0.2.120/24",
-        "send 100",
         "notify INSTANCE VI_2 BACKUP 100",
         "notify GROUP VG BACKUP 0",
     ]
@@ -196,6 +196,22 @@ def test_the_group_announces_together_when_a_lower_one_is_heard(lan, two):
     lan.run(1)
     words = high.words()
     assert words.count("announce 192.0.2.100/24") == words.count("announce 192.0.2.120/24") == 5
+
+
+@pytest.mark.parametrize("host", [100, 120])
+@pytest.mark.parametrize("phase", range(4))
+def test_after_a_split_no_clients_of_any_member_are_left_behind(lan, two, make_vip, host, phase):
+    lan.client = Client(make_vip(host, "eth0" if host == 100 else "eth1"))
+    high, low = _pair(lan, two)
+    lan.cut = {(high, low), (low, high)}
+    lan.run(10 + phase / 4)
+    assert lan.client.believes is low
+    before = lan.client.darkness_us(lan.now)
+    lan.cut = set()
+    lan.run(10)
+    assert (_roles(high), _roles(low)) == (["MASTER"] * 2, ["BACKUP"] * 2)
+    assert lan.client.believes is high
+    assert lan.client.darkness_us(lan.now) - before <= 1_005_000, "an advert interval"
 
 
 # What is tracked

@@ -10,7 +10,7 @@ import pytest
 from haxlb.model.addresses import Vip
 from haxlb.model.node import Role
 from haxlb.model.notification import NotifyScripts
-from haxlb.vrrp.inputs import GroupBackup, Grouped, LinkChanged, Reconfigure, Shutdown, Start, TimerExpired
+from haxlb.vrrp.inputs import GroupBackup, Grouped, HandOver, LinkChanged, Reconfigure, Shutdown, Start, TimerExpired
 
 SECOND = 1_000_000
 DOWN_100 = 3_609_375
@@ -266,10 +266,36 @@ def test_following_the_group_out_of_master(bench):
     it = bench().as_master()
     assert it.say(GroupBackup(reason="VI_2 of sync group VG is BACKUP")) == [
         "remove 192.0.2.100/24",
-        "advert 100",
         "notify BACKUP",
         "RoleChanged",
     ]
+    # The last word is said to the first MASTER that is heard, and as a resignation to one that it would outdo.
+    assert it.hear(150)[0] == "advert 100"
+
+
+@pytest.mark.parametrize(
+    ("priority", "source", "word"),
+    [(150, "192.0.2.1", "advert 100"), (100, "192.0.2.9", "advert 100"), (100, "192.0.2.1", "advert 0")],
+)
+def test_who_lost_its_link_owes_the_last_word(bench, priority, source, word):
+    it = bench().as_master()
+    it.say(DOWN)
+    it.now += 10 * SECOND
+    it.say(UP)
+    it.now += SECOND // 2
+    assert it.hear(priority, source)[0] == word
+    it.now += 1
+    assert it.hear(priority, source) == [], "answered"
+
+
+def test_who_has_resigned_or_failed_otherwise_owes_nothing(bench):
+    it = bench().as_master()
+    it.say(HandOver(reason="maintenance"))
+    assert it.hear(150) == ["PeerHeard"]
+    strict = bench(strict=True).as_master()
+    strict.say(DOWN)
+    strict.say(UP)
+    assert strict.hear(150) == ["PeerHeard"]
 
 
 # Status
