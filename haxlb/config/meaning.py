@@ -85,6 +85,9 @@ def _notification(config: NodeConfig) -> Iterator[str]:
         yield f"mail goes to {', '.join(mail.recipients)} by {mail.server} port {mail.port}"
     if config.speaker.startup_delay_us:
         yield f"no instance becomes MASTER in the first {in_seconds(config.speaker.startup_delay_us)} s"
+    if config.speaker.delay_after_boot_us:
+        delay = in_seconds(config.speaker.delay_after_boot_us)
+        yield f"no instance becomes MASTER in the first {delay} s after the start of the host"
 
 
 _SHOWN = 4

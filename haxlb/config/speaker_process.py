@@ -24,6 +24,7 @@ def read_speaker(given: Globals, complaints: Complaints) -> SpeakerSettings:
         cpus=tuple(_cpus(given, complaints)),
         runaway_us=_runaway(given, default.runaway_us, complaints),
         startup_delay_us=given.value("vrrp_startup_delay", 0),
+        delay_after_boot_us=given.value("vrrp_delay_after_boot", 0),
         log_unknown_vrids=given.has("log_unknown_vrids"),
     )
 

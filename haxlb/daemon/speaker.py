@@ -113,11 +113,12 @@ class Speaker:
     ) -> None:
         """Run exactly these; one that is as before (same interface, VRID, family and settings) is not touched at all.
 
-        Of the settings only the start-up delay is the speaker's own; it counts from the first call that has any.
+        Of the settings only the delays of the start are the speaker's own; they count from the first call that has any.
         """
         now = self._clock.now()
         if self._quiet_until is None and settings is not None:
-            self._quiet_until = now + settings.startup_delay_us
+            # The monotonic clock begins with the host.
+            self._quiet_until = max(now + settings.startup_delay_us, settings.delay_after_boot_us)
         groups = tuple(groups)
         wanted = with_group_tracks(_by_key(instances), groups)
         former, self._members = self._members, {}

@@ -303,6 +303,8 @@ class SpeakerSettings:
     """vrrp_rlimit_rttime: CPU time without a blocking call after which the kernel ends it."""
     startup_delay_us: int = 0
     """vrrp_startup_delay: no instance leaves BACKUP, and no advert counts, before this."""
+    delay_after_boot_us: int = 0
+    """vrrp_delay_after_boot: likewise, counted from the start of the host; the later end of the two counts."""
     vip_lifetime_s: int = 2
     """`vips: lifetime:` of haxlb.yml: after so long without renewal the kernel takes a VIP off; 0 = never."""
     log_unknown_vrids: bool = False

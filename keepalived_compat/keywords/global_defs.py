@@ -87,7 +87,7 @@ GLOBAL_DEFS: Grammar = {
         supported("vrrp_check_unicast_src"),
         supported("vrrp_strict", BOOL),
         supported("vrrp_startup_delay", seconds(0.001)),
-        not_yet("vrrp_delay_after_boot", seconds(0.001), Severity.WARNING, "instances start at once"),
+        supported("vrrp_delay_after_boot", seconds(0.001)),
         supported("vrrp_owner_ignore_adverts", BOOL),
         supported("v3_checksum_as_v2"),
         not_yet("disable_local_igmp", FLAG, Severity.WARNING, "the kernel's IGMP is left as it is"),

@@ -25,6 +25,7 @@ S = 1_000_000
         ("vrrp_rlimit_rttime 10000", {"runaway_us": 200_000}, [("warning", "inexact-value")]),
         ("vrrp_rlimit_rtime 5000000", {"runaway_us": 5 * S}, [("warning", "old-spelling")]),
         ("vrrp_startup_delay 2.5", {"startup_delay_us": 2_500_000}, []),
+        ("vrrp_delay_after_boot 60", {"delay_after_boot_us": 60 * S}, []),
         ("log_unknown_vrids", {"log_unknown_vrids": True}, []),
     ],
 )

@@ -145,6 +145,16 @@ def test_the_startup_delay_counts_from_the_first_configuration(lan, instance, ma
     assert node.role("VI_3") is Role.MASTER
 
 
+def test_the_delay_after_boot_counts_from_the_start_of_the_clock(lan, instance):
+    node = lan.node(1)
+    settings = SpeakerSettings(startup_delay_us=1_000_000, delay_after_boot_us=lan.now + 10_000_000)
+    node.speaker.configure([instance()], settings=settings)
+    lan.run(13)
+    assert not node.held
+    lan.run(1)
+    assert node.held
+
+
 def test_lag_is_what_a_late_wake_shows(lan, instance):
     node = lan.node(1, instance())
     lan.run(10)
