@@ -8,6 +8,8 @@ import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+from haxlb.model.addresses import IPAddress
+
 ETH_P_ARP = 0x0806
 _FRAME = struct.Struct("!6s6sHHHBBH6s4s6s4s")
 _BROADCAST = b"\xff" * 6
@@ -20,10 +22,10 @@ _ARPHRD_ETHER = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """Who an ARP packet says its sender is."""
+    """Who an ARP packet says its sender is, or a neighbour advertisement its target."""
 
     mac: str
-    address: IPv4Address
+    address: IPAddress
     """0.0.0.0 in a probe."""
 
 
@@ -70,7 +72,7 @@ class ArpSocket:
         try:
             self._socket.setblocking(False)
             self._socket.bind((interface, ETH_P_ARP))
-            kind, mac = _hardware_address(self._socket, interface)
+            kind, mac = hardware_address(self._socket, interface)
         except OSError:
             self._socket.close()
             raise
@@ -104,7 +106,8 @@ class ArpSocket:
         self._socket.close()
 
 
-def _hardware_address(channel: socket.socket, interface: str) -> tuple[int, bytes]:
+def hardware_address(channel: socket.socket, interface: str) -> tuple[int, bytes]:
+    """Kind (ARPHRD_…) and address of an interface. Raises OSError."""
     request = struct.pack("16s24x", interface.encode())
     answer = fcntl.ioctl(channel, _SIOCGIFHWADDR, request)
     (kind,) = struct.unpack_from("=H", answer, 16)

@@ -7,8 +7,6 @@ from ipaddress import IPv6Address
 from pathlib import Path
 
 ALL_NODES = IPv6Address("ff02::1")
-_ALL_NODES_MAC = bytes.fromhex("333300000001")
-"""RFC 2464 section 7."""
 _ETHERTYPE_IPV6 = 0x86DD
 _ICMPV6 = 58
 _HOP_LIMIT = 255
@@ -31,13 +29,18 @@ def unsolicited_advertisement(mac: str, vip: IPv6Address, *, router: bool = Fals
         + struct.pack("!BB", _TARGET_LINK_LAYER_ADDRESS, 1)
         + hardware
     )
+    return icmpv6_frame(hardware, vip, ALL_NODES, _NEIGHBOUR_ADVERTISEMENT, body)
+
+
+def icmpv6_frame(mac: bytes, source: IPv6Address, group: IPv6Address, kind: int, body: bytes) -> bytes:
+    """An ICMPv6 message of neighbour discovery to a multicast group; `body` has an even length."""
     length = 4 + len(body)
-    pseudo_header = vip.packed + ALL_NODES.packed + struct.pack("!IxxxB", length, _ICMPV6)
-    message = struct.pack("!BBH", _NEIGHBOUR_ADVERTISEMENT, 0, 0) + body
-    checksum = _checksum(pseudo_header + message)
-    message = struct.pack("!BBH", _NEIGHBOUR_ADVERTISEMENT, 0, checksum) + body
-    header = struct.pack("!IHBB", 6 << 28, length, _ICMPV6, _HOP_LIMIT) + vip.packed + ALL_NODES.packed
-    return _ALL_NODES_MAC + hardware + struct.pack("!H", _ETHERTYPE_IPV6) + header + message
+    pseudo_header = source.packed + group.packed + struct.pack("!IxxxB", length, _ICMPV6)
+    checksum = _checksum(pseudo_header + struct.pack("!BBH", kind, 0, 0) + body)
+    # RFC 2464 section 7: the group's last four bytes.
+    ethernet = b"\x33\x33" + group.packed[-4:] + mac + struct.pack("!H", _ETHERTYPE_IPV6)
+    header = struct.pack("!IHBB", 6 << 28, length, _ICMPV6, _HOP_LIMIT) + source.packed + group.packed
+    return ethernet + header + struct.pack("!BBH", kind, 0, checksum) + body
 
 
 def forwards_ipv6(interface: str, *, settings: Path = Path("/proc/sys/net/ipv6/conf")) -> bool:

@@ -62,7 +62,7 @@ class AdvertRejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMacHeard:
-    """Somebody else answered ARP for a VIP that we hold."""
+    """Somebody else answered ARP, or a neighbour solicitation, for a VIP that we hold."""
 
     vip: IPAddress
     interface: str

@@ -8,16 +8,19 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 from lab import Lab
 
 from haxlb.daemon.messages import PeersKnown
+from haxlb.linux import neighbour_solicitation
 from haxlb.linux.announcer import garp_request
 from haxlb.linux.arp_watch import ArpWatch
+from haxlb.linux.neighbour_advertisement import unsolicited_advertisement
 from haxlb.linux.peer_probe import PeerProbe
 from haxlb.linux.resign import Bequest
+from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignMacHeard
 from haxlb.model.node import VrrpInstance
 from haxlb.vrrp.advert import Expected, decode
@@ -153,7 +156,14 @@ def test_a_missing_interface_is_no_evidence_and_no_error(lab):
 # -- the ARP watch
 
 
-def hear(namespace: str, *, peers: tuple[IPv4Address, ...] = (), count: int = 1, settle_s: float = 5) -> list:
+def hear(
+    namespace: str,
+    *,
+    vips: tuple[Vip, ...] = INSTANCE.vips,
+    peers: tuple[IPv4Address, ...] = (),
+    count: int = 1,
+    settle_s: float = 5,
+) -> list:
     """Watch the VIP until so many facts have come, or for `settle_s`."""
     facts: list[ForeignMacHeard] = []
 
@@ -170,7 +180,7 @@ def hear(namespace: str, *, peers: tuple[IPv4Address, ...] = (), count: int = 1,
                 enough.set()
 
         watching = ArpWatch(Clock(), take, lambda level, event, **fields: None, period_s=0.1)
-        watching.watch(INSTANCE.vips, (PeersKnown(interface="eth0", peers=peers),))
+        watching.watch(vips, (PeersKnown(interface="eth0", peers=peers),))
         try:
             async with asyncio.timeout(settle_s):
                 await enough.wait()
@@ -221,3 +231,42 @@ def test_an_interface_that_goes_down_ends_nothing(lab):
     assert hear(d1.namespace, settle_s=0.5) == []
     d1.run("ip", "link", "set", "eth0", "up")
     assert hear(d1.namespace)
+
+
+def test_another_host_with_an_ipv6_vip_is_heard(lab):
+    d1, d2 = lab.hosts["d1"], lab.hosts["d2"]
+    for host in (d1, d2):
+        host.sysctl(net__ipv6__conf__eth0__disable_ipv6=0)
+    both = (*INSTANCE.vips, Vip(address=IPv6Address("2001:db8::100"), prefix_length=128, interface="eth0"))
+    d1.run("ip", "address", "add", "2001:db8::100/128", "dev", "eth0", "nodad")
+    assert hear(d1.namespace, vips=both, settle_s=0.5) == []
+    d2.run("ip", "address", "add", "2001:db8::100/128", "dev", "eth0", "nodad")
+    (stranger,) = hear(d1.namespace, vips=both)
+    assert (str(stranger.vip), stranger.mac, stranger.director) == ("2001:db8::100", d2.mac(), None)
+    # Asking has changed nothing: our own address is still usable.
+    assert "dadfailed" not in d1.run("ip", "address", "show", "dev", "eth0").stdout
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        bytes([136, 0]) + bytes(21),
+        bytes([135, 0]) + bytes(22) + bytes([2, 1]) + bytes(6),
+        bytes([136, 1]) + bytes(22) + bytes([2, 1]) + bytes(6),
+        bytes([136, 0]) + bytes(22),
+        bytes([136, 0]) + bytes(22) + bytes([2, 0]) + bytes(6),
+        bytes([136, 0]) + bytes(22) + bytes([2, 1]) + bytes(5),
+        bytes([136, 0]) + bytes(22) + bytes([1, 1]) + bytes(6),
+        bytes([136, 0]) + bytes(22) + bytes([2]),
+    ],
+)
+def test_what_is_no_sound_advertisement_is_nothing(message):
+    assert neighbour_solicitation.parse(message) is None
+
+
+def test_an_advertisement_names_its_target_and_its_mac():
+    frame = unsolicited_advertisement("02:00:00:00:00:01", IPv6Address("2001:db8::1"))
+    heard = neighbour_solicitation.parse(frame[54:])
+    assert heard is not None
+    assert (heard.mac, str(heard.address)) == ("02:00:00:00:00:01", "2001:db8::1")
