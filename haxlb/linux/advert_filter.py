@@ -1,9 +1,13 @@
 """What a VRRP socket does not even receive: a classic BPF program per socket (SO_ATTACH_FILTER).
 
 A segment may be full of other routers, and a flood of adverts must not fill the receive buffer in which the peer's own
-advert has to find room. Always dropped by the kernel: messages for VRIDs that no instance of the socket has. While
-there is a flood ("tight"), also what has the VRID of an instance but would fail a check that is made of fixed bytes:
-TTL, version and type, and in version 2 the kind of authentication, the interval and the password.
+advert has to find room, nor keep a real-time process busy. Always dropped by the kernel: messages for VRIDs that no
+instance of the socket has. A flood that goes on in spite of one stage leads to the next:
+
+* FIXED_BYTES: also what has the VRID of an instance but would fail a check that is made of fixed bytes: TTL, version
+  and type, and in version 2 the kind of authentication, the interval and the password;
+* KNOWN_SENDERS: also what comes from an address that was not heard before the flood;
+* THINNED: of what is left, all but one in THIN at random.
 
 What is dropped cannot be counted by a classic program. So one in SAMPLE of it, at random, is let through: user space
 counts it, reports it, and multiplies.
@@ -14,14 +18,19 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US, VrrpInstance
 from haxlb.vrrp.advert import AUTH_PASS, PROTOCOL_NUMBER, advert_of
 
 SAMPLE = 1024
 """One in so many of the unwanted is let through; a power of two."""
+THIN = 64
+"""Likewise."""
+CALM, FIXED_BYTES, KNOWN_SENDERS, THINNED = range(4)
+"""Stages."""
 MAX_INSTRUCTIONS = 4096
 """BPF_MAXINSNS of <linux/bpf_common.h>."""
 
@@ -110,18 +119,25 @@ class _Assembler:
 
 
 def program(
-    kind: Kind, wanted: Mapping[int, Signature], *, tight: bool = False, strangers: bool = False
+    kind: Kind,
+    wanted: Mapping[int, Signature],
+    *,
+    stage: int = CALM,
+    known: Iterable[IPAddress] = (),
+    strangers: bool = False,
 ) -> list[tuple[int, int, int, int]]:
     """The instructions (code, jump if true, jump if false, operand) for a socket whose instances have these VRIDs.
 
-    `strangers`: let messages for other VRIDs through, too, while there is no flood.
+    `known`: who may send from stage KNOWN_SENDERS on. `strangers`: let messages for other VRIDs through, too, while
+    there is no flood.
     """
     if not wanted and not strangers:
         return [(_RETURN, 0, 0, 0)]
-    made = _assemble(kind, wanted, tight=tight, strangers=strangers)
+    known = tuple(known)
+    made = _assemble(kind, wanted, stage, known, strangers=strangers)
     if len(made) > MAX_INSTRUCTIONS:  # hundreds of instances with as many passwords: those are left to user space
         coarse = {vrid: Signature(first=each.first) for vrid, each in wanted.items()}
-        made = _assemble(kind, coarse, tight=tight, strangers=strangers)
+        made = _assemble(kind, coarse, stage, known, strangers=strangers)
     return made
 
 
@@ -134,31 +150,51 @@ def attach(to: socket.socket, instructions: list[tuple[int, int, int, int]]) -> 
 
 
 def _assemble(
-    kind: Kind, wanted: Mapping[int, Signature], *, tight: bool, strangers: bool
+    kind: Kind, wanted: Mapping[int, Signature], stage: int, known: tuple[IPAddress, ...], *, strangers: bool
 ) -> list[tuple[int, int, int, int]]:
     made = _Assembler()
-    _find_message(made, kind, tight=tight)
+    if stage >= KNOWN_SENDERS:
+        _demand_sender(made, kind, known)
+    _find_message(made, kind, tight=stage >= FIXED_BYTES)
     made.add(_LOAD_BYTE, 1)
     signatures = {each: f"signature {number}" for number, each in enumerate(dict.fromkeys(wanted.values()))}
-    if strangers and not tight:
+    if strangers and stage == CALM:
         made.add(_JUMP, "accept")
     for vrid, signature in wanted.items():
         made.add(_JUMP_IF_EQUAL, vrid, 0, 1)
-        made.add(_JUMP, signatures[signature] if tight else "accept")
+        made.add(_JUMP, "accept" if stage == CALM else signatures[signature])
     made.add(_JUMP, "doubt")
-    if tight:
+    if stage >= FIXED_BYTES:
         for signature, name in signatures.items():
             made.label(name)
             _demand(made, signature)
     made.label("doubt")
-    made.add(_LOAD_WORD_ABSOLUTE, _RANDOM)
-    made.add(_AND, SAMPLE - 1)
-    made.demand(0, "drop")
+    _thin_out(made, SAMPLE)
+    made.add(_RETURN, _WHOLE)
     made.label("accept")
+    if stage >= THINNED:
+        _thin_out(made, THIN)
     made.add(_RETURN, _WHOLE)
     made.label("drop")
     made.add(_RETURN, 0)
     return made.finish()
+
+
+def _thin_out(made: _Assembler, one_in: int) -> None:
+    """Go on with one in so many, at random."""
+    made.add(_LOAD_WORD_ABSOLUTE, _RANDOM)
+    made.add(_AND, one_in - 1)
+    made.demand(0, "drop")
+
+
+def _demand_sender(made: _Assembler, kind: Kind, known: tuple[IPAddress, ...]) -> None:
+    """Of IPv6 by the last four bytes of the address: this is to shed load, not to authenticate."""
+    made.add(_LOAD_WORD_ABSOLUTE, 12 if kind.family == 4 else _NETWORK_HEADER + 20)  # noqa: PLR2004 - the family
+    for each in known:
+        made.add(_JUMP_IF_EQUAL, int.from_bytes(each.packed[-4:]), 0, 1)
+        made.add(_JUMP, "known")
+    made.add(_JUMP, "doubt")
+    made.label("known")
 
 
 def _find_message(made: _Assembler, kind: Kind, *, tight: bool) -> None:

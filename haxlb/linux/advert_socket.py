@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple
 
 from haxlb.daemon.ports import Datagram
-from haxlb.linux.advert_filter import Kind, Signature, attach, program
+from haxlb.linux.advert_filter import CALM, KNOWN_SENDERS, THINNED, Kind, Signature, attach, program
 from haxlb.linux.ip_packets import address6, parse_ip_packet
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError, NotPermitted
+from haxlb.model.node import SECOND_US
 from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 
 RECEIVE_BUFFER = 4 << 20
+FLOOD_WINDOW_US = 100_000
+FLOOD_PAUSE_US = 10 * SECOND_US
+"""How long the filter then sheds load, until it is tried without again."""
+_UNBEARABLE = 5
+_MOST_KNOWN = 64
+_MOST_SHED = 16_384
+"""More than RECEIVE_BUFFER holds; some microseconds each."""
+_MOST_KEPT = 256
+"""The newest."""
 
 _SO_RCVBUFFORCE = 33
 _IP_MULTICAST_ALL = 49
@@ -48,6 +60,15 @@ class Place:
         return Kind(family=self.family, ah=self.protocol == AH_PROTOCOL_NUMBER, unicast=self.group is None)
 
 
+class _Taken(NamedTuple):
+    """A message as the socket gave it."""
+
+    data: bytes
+    ancillary: Sequence[tuple[int, int, bytes]]
+    sender: str
+    """Of IPv6 only."""
+
+
 class AdvertSocket:
     """An open socket. Raises HostError where it cannot be opened."""
 
@@ -56,12 +77,18 @@ class AdvertSocket:
         self.index = index
         """Of the device; a socket stays bound to it when another interface gets the name."""
         self.wanted: dict[int, Signature] = {}
-        self.tight_until: int | None = None
-        """While there is a flood the filter also judges fixed bytes; µs."""
-        self.window_at = 0
-        self.window_count = 0
-        """Messages taken since then, to notice a flood by."""
+        self.stage = CALM
+        """Of the filter; it stays until `calm_at`."""
+        self.calm_at = 0
+        self._window_at = 0
+        self._window_count = 0
+        self._window_senders: set[IPAddress] = set()
+        self._seen_once: set[IPAddress] = set()
+        self._known: dict[IPAddress, None] = {}
+        """Who was heard while there was no flood, the latest last."""
         self._strangers = False
+        self._kept: deque[_Taken] = deque(maxlen=_MOST_KEPT)
+        """Taken from the socket already; the loop does not know of them."""
         self.socket = _open(place, index)
 
     def want(self, wanted: Mapping[int, Signature], *, strangers: bool) -> None:
@@ -71,11 +98,41 @@ class AdvertSocket:
         self.wanted, self._strangers = dict(wanted), strangers
         self._filter()
 
-    def tighten(self, until: int | None) -> None:
-        """Judge fixed bytes in the kernel until then (µs); None = no longer."""
-        before, self.tight_until = self.tight_until, until
-        if (before is None) != (until is None):
+    def count(self, taken: int, senders: set[IPAddress], limit: int, now: int) -> bool:
+        """Count messages that were taken; more than `limit` in a window are a flood. Whether one has just begun.
+
+        While it goes on, the filter passes from stage to stage until the rest is few enough.
+        """
+        if now - self._window_at > FLOOD_WINDOW_US:
+            if self.stage == CALM:
+                self._remember()
+            self._window_at, self._window_count, self._window_senders = now, 0, set()
+        self._window_count += taken
+        # Thinned, the peer is hardly heard either: worth it only where there is no time left for anything else.
+        if self._window_count <= (limit if self.stage < KNOWN_SENDERS else limit * _UNBEARABLE):
+            if self.stage == CALM:
+                self._window_senders.update(senders)
+            return False
+        self._window_count = 0
+        self._window_senders, self._seen_once = set(), set()
+        begun = self.stage == CALM
+        if begun:
+            self.calm_at = now + FLOOD_PAUSE_US
+        if self.stage < THINNED:
+            self.stage += 1
             self._filter()
+            self._shed()
+        return begun
+
+    def calm(self, now: int) -> None:
+        """Try without: if the flood goes on, it will be noticed anew within milliseconds."""
+        self.stage, self._window_at, self._window_count = CALM, now, 0
+        self._filter()
+
+    @property
+    def has_kept(self) -> bool:
+        """Whether `receive` has something although the socket may have nothing."""
+        return bool(self._kept)
 
     def receive(self, now: int) -> tuple[Datagram | None, int] | None:
         """The next message and the index of the interface that it came by (0 = the socket's own).
@@ -83,31 +140,61 @@ class AdvertSocket:
         A message of None has headers that make no sense. None when nothing is there. Raises OSError.
         """
         try:
-            if self.place.family != 4:  # noqa: PLR2004 - the family
-                return self._receive6(now)
-            if self.place.group is not None:
-                return parse_ip_packet(self.socket.recv(_LONGEST), self.place.device, now), 0
-            packet, ancillary, _, _ = self.socket.recvmsg(_LONGEST, _ANCILLARY)
+            taken = self._kept.popleft() if self._kept else self._take()
         except (BlockingIOError, InterruptedError):
             return None
+        if self.place.family != 4:  # noqa: PLR2004 - the family
+            return self._parse6(taken, now)
         index = 0
-        for level, kind, data in ancillary:
+        for level, kind, data in taken.ancillary:
             if (level, kind) == (socket.IPPROTO_IP, _IP_PKTINFO):
                 index = _PKTINFO.unpack_from(data)[0]
-        return parse_ip_packet(packet, self.place.device, now), index
+        return parse_ip_packet(taken.data, self.place.device, now), index
 
     def close(self) -> None:
         """Close it."""
         self.socket.close()
 
     def _filter(self) -> None:
-        tight = self.tight_until is not None
-        attach(self.socket, program(self.place.kind, self.wanted, tight=tight, strangers=self._strangers))
+        made = program(self.place.kind, self.wanted, stage=self.stage, known=self._known, strangers=self._strangers)
+        attach(self.socket, made)
 
-    def _receive6(self, now: int) -> tuple[Datagram | None, int]:
-        payload, ancillary, _, sender = self.socket.recvmsg(_LONGEST, _ANCILLARY)
+    def _remember(self) -> None:
+        """Who was heard in two windows without a flood is known: the first of a flood may look like none."""
+        for each in self._window_senders:
+            if each in self._known or each in self._seen_once:
+                self._known.pop(each, None)
+                self._known[each] = None
+        for each in list(self._known)[:-_MOST_KNOWN]:
+            del self._known[each]
+        self._seen_once = (
+            self._window_senders if len(self._seen_once) > _MOST_KNOWN else (self._seen_once | self._window_senders)
+        )
+
+    def _take(self) -> _Taken:
+        if self.place.family == 4 and self.place.group is not None:  # noqa: PLR2004
+            return _Taken(self.socket.recv(_LONGEST), (), "")
+        data, ancillary, _, sender = self.socket.recvmsg(_LONGEST, _ANCILLARY)
+        return _Taken(data, ancillary, sender[0])
+
+    def _shed(self) -> None:
+        """Of what was in the buffer when a stage began, keep what known senders have sent.
+
+        Else the rest of the flood would count against the new stage, and delay what comes behind it.
+        """
+        known = {each.packed for each in self._known}
+        for _ in range(_MOST_SHED):
+            try:
+                taken = self._take()
+            except OSError:  # empty, or what `receive` will hear of, too
+                return
+            packed = taken.data[12:16] if self.place.family == 4 else _packed6(taken.sender)  # noqa: PLR2004
+            if packed in known:
+                self._kept.append(taken)
+
+    def _parse6(self, taken: _Taken, now: int) -> tuple[Datagram | None, int]:
         destination, index, hops = None, 0, -1
-        for level, kind, data in ancillary:
+        for level, kind, data in taken.ancillary:
             if level != socket.IPPROTO_IPV6:
                 continue
             if kind == socket.IPV6_PKTINFO:
@@ -120,14 +207,18 @@ class AdvertSocket:
         return (
             Datagram(
                 interface=self.place.device,
-                source=address6(socket.inet_pton(socket.AF_INET6, sender[0].partition("%")[0])),
+                source=address6(_packed6(taken.sender)),
                 destination=destination,
                 ttl=hops,
-                payload=payload,
+                payload=taken.data,
                 at_us=now,
             ),
             index,
         )
+
+
+def _packed6(sender: str) -> bytes:
+    return socket.inet_pton(socket.AF_INET6, sender.partition("%")[0])
 
 
 def _open(place: Place, index: int) -> socket.socket:

@@ -18,26 +18,23 @@ from dataclasses import replace
 
 from haxlb.daemon.ports import ClockPort, Datagram, Link
 from haxlb.daemon.speaker_frames import departure, own_address
-from haxlb.linux.advert_filter import SAMPLE, Signature
-from haxlb.linux.advert_socket import AdvertSocket, Place
+from haxlb.linux.advert_filter import CALM, SAMPLE, Signature
+from haxlb.linux.advert_socket import FLOOD_WINDOW_US, AdvertSocket, Place
 from haxlb.linux.ip_packets import ip_packet, packet_of, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.node import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, PROTOCOL_NUMBER, group_of, is_unicast
 from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 
 __all__ = ["BATCH", "VRRP_GROUP", "AdvertSockets", "ip_packet", "parse_ip_packet"]
 
 VRRP_GROUP = MULTICAST_GROUP
-BATCH = 256
+BATCH = 128
 """Datagrams taken from one socket per `receive`: a flood may not keep the speaker from its timers."""
-FLOOD_WINDOW_US = 100_000
 FLOOD_COUNT = 200
-"""Messages in one window beyond what the instances of a socket account for: a flood."""
-FLOOD_PAUSE_US = 10 * SECOND_US
-"""How long the kernel then judges fixed bytes, until it is tried without again."""
+"""Messages in FLOOD_WINDOW_US beyond what the instances of a socket account for: a flood."""
 
 
 class AdvertSockets:
@@ -60,8 +57,7 @@ class AdvertSockets:
         """By which socket to send: interface, family, and group or None."""
         self._unicast_interfaces: dict[IPAddress, tuple[str, ...]] = {}
         self._arrivals: dict[tuple[IPAddress, int], str] = {}
-        self._tight: list[AdvertSocket] = []
-        """Sockets in a flood."""
+        self._flooded: list[AdvertSocket] = []
         self._report_strangers = False
         self.strangers = 0
         """Messages for VRIDs that no instance has: other routers' on the same segment. An estimate, see SAMPLE."""
@@ -136,8 +132,8 @@ class AdvertSockets:
         """All that has arrived, oldest first per socket; at most BATCH from each, the rest next time."""
         received: list[Datagram] = []
         now = self._clock.now()
-        if self._tight:
-            self._loosen(now)
+        if self._flooded:
+            self._calm(now)
         for fd, _ in self._epoll.poll(0):
             self._drain(self._by_fd[fd], received, now)
         return received
@@ -157,8 +153,8 @@ class AdvertSockets:
     def _close(self, place: Place) -> None:
         opened = self._sockets.pop(place)
         del self._by_fd[opened.socket.fileno()]
-        if opened in self._tight:
-            self._tight.remove(opened)
+        if opened in self._flooded:
+            self._flooded.remove(opened)
         opened.close()
         self._ways = {way: each for way, each in self._ways.items() if each is not opened}
 
@@ -201,7 +197,8 @@ class AdvertSockets:
     def _drain(self, opened: AdvertSocket, received: list[Datagram], now: int) -> None:
         place, wanted = opened.place, opened.wanted
         labels = self._labels.get(place, {})
-        count = 0
+        taken = 0
+        senders: set[IPAddress] = set()
         for _ in range(BATCH):
             try:
                 arrived = opened.receive(now)
@@ -211,43 +208,36 @@ class AdvertSockets:
                 break
             if arrived is None:
                 break
-            count += 1
+            taken += 1
             datagram, index = arrived
             if datagram is None:
                 self.malformed += 1
                 continue
             # The second byte is the VRID (RFC 9568 section 5.1).
             vrid = datagram.payload[1] if len(datagram.payload) > 1 else 0
-            if vrid not in wanted and len(datagram.payload) > 1:
-                self.strangers += 1 if self._report_strangers and opened.tight_until is None else SAMPLE
+            if vrid in wanted:
+                senders.add(datagram.source)
+            elif len(datagram.payload) > 1:
+                self.strangers += 1 if self._report_strangers and opened.stage == CALM else SAMPLE
                 if not self._report_strangers:
                     continue
             interface = self._arrival(datagram, index) if place.group is None else labels.get(vrid, place.device)
             received.append(datagram if datagram.interface == interface else replace(datagram, interface=interface))
-        self._watch_for_flood(opened, count, now)
-
-    def _loosen(self, now: int) -> None:
-        """Try without the kernel's judgement: if the flood goes on, it will be noticed anew within milliseconds."""
-        for opened in list(self._tight):
-            if opened.tight_until is not None and now >= opened.tight_until:
-                self._tight.remove(opened)
-                opened.tighten(None)
-                opened.window_at, opened.window_count = now, 0
-
-    def _watch_for_flood(self, opened: AdvertSocket, count: int, now: int) -> None:
-        if opened.tight_until is not None:
-            return
-        if now - opened.window_at > FLOOD_WINDOW_US:
-            opened.window_at, opened.window_count = now, 0
-        opened.window_count += count
-        if opened.window_count > self._expected.get(opened.place, FLOOD_COUNT):
-            opened.tighten(now + FLOOD_PAUSE_US)
-            self._tight.append(opened)
+        if opened.count(taken, senders, self._expected.get(place, FLOOD_COUNT), now):
+            self._flooded.append(opened)
             self._complaints.complain(
                 "advert_flood",
-                interface=opened.place.device or "unicast",
+                interface=place.device or "unicast",
                 detail=f"the kernel drops what cannot be good; of it one in {SAMPLE} is counted",
             )
+        if opened.has_kept:
+            self._drain(opened, received, now)
+
+    def _calm(self, now: int) -> None:
+        for opened in list(self._flooded):
+            if now >= opened.calm_at:
+                self._flooded.remove(opened)
+                opened.calm(now)
 
     def _arrival(self, datagram: Datagram, index: int) -> str:
         """The interface of the instance that a unicast message is for, whichever one it came in by."""

@@ -10,7 +10,19 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from haxlb.daemon.speaker_frames import datagrams, sign
-from haxlb.linux.advert_filter import MAX_INSTRUCTIONS, SAMPLE, Kind, Signature, attach, program
+from haxlb.linux.advert_filter import (
+    CALM,
+    FIXED_BYTES,
+    KNOWN_SENDERS,
+    MAX_INSTRUCTIONS,
+    SAMPLE,
+    THIN,
+    THINNED,
+    Kind,
+    Signature,
+    attach,
+    program,
+)
 from haxlb.linux.ip_packets import packet_of
 from haxlb.model.addresses import Vip
 from haxlb.model.node import VrrpInstance
@@ -90,7 +102,7 @@ def test_strangers_where_they_are_asked_for(pair):
     assert passes(pair, frame(PASS, vrid=52))
     attach(pair[1], program(MULTICAST, {}, strangers=True))
     assert passes(pair, frame(PASS, vrid=52))
-    attach(pair[1], program(MULTICAST, wanted(PASS), strangers=True, tight=True))
+    attach(pair[1], program(MULTICAST, wanted(PASS), strangers=True, stage=FIXED_BYTES))
     assert not passes(pair, frame(PASS, vrid=52)), "not in a flood"
 
 
@@ -109,19 +121,45 @@ TIGHT = {
 
 @pytest.mark.parametrize("case", TIGHT)
 def test_in_a_flood_only_what_may_be_good(pair, case):
-    attach(pair[1], program(MULTICAST, wanted(PASS, V3), tight=True))
+    attach(pair[1], program(MULTICAST, wanted(PASS, V3), stage=FIXED_BYTES))
     assert not passes(pair, TIGHT[case])
 
 
 def test_in_a_flood_what_is_good_passes(pair):
-    attach(pair[1], program(MULTICAST, wanted(PASS, replace(PLAIN, vrid=52), V3), tight=True))
+    attach(pair[1], program(MULTICAST, wanted(PASS, replace(PLAIN, vrid=52), V3), stage=FIXED_BYTES))
     for good in (frame(PASS), frame(PASS, vips=()), frame(PLAIN, vrid=52), frame(V3), frame(V3, priority=0)):
         assert passes(pair, good)
 
 
+def test_then_only_from_whom_was_heard_before(pair):
+    attach(pair[1], program(MULTICAST, wanted(PASS), stage=KNOWN_SENDERS, known=[IPv4Address("192.0.2.9"), US]))
+    assert passes(pair, frame(PASS))
+    attach(pair[1], program(MULTICAST, wanted(PASS), stage=KNOWN_SENDERS, known=[IPv4Address("192.0.2.9")]))
+    assert not passes(pair, frame(PASS))
+    attach(pair[1], program(MULTICAST, wanted(PASS), stage=KNOWN_SENDERS))
+    assert not passes(pair, frame(PASS)), "nobody was"
+
+
+def arriving(pair: tuple[socket.socket, socket.socket], message: bytes, times: int) -> int:
+    here, there = pair
+    arrived = 0
+    for _ in range(times):
+        try:
+            here.send(message)
+            arrived += len(there.recv(65536)) > 0
+        except (BlockingIOError, PermissionError):
+            continue
+    return arrived
+
+
+def test_in_the_end_a_few_of_those(pair):
+    attach(pair[1], program(MULTICAST, wanted(PASS), stage=THINNED, known=[US]))
+    assert 20 <= arriving(pair, frame(PASS), 100 * THIN) <= 200, "100 are expected"
+
+
 def test_behind_an_authentication_header(pair):
-    for tight in (False, True):
-        attach(pair[1], program(Kind(ah=True), wanted(AH, PASS), tight=tight))
+    for stage in (CALM, FIXED_BYTES):
+        attach(pair[1], program(Kind(ah=True), wanted(AH, PASS), stage=stage))
         assert passes(pair, frame(AH))
         assert not passes(pair, frame(AH, vrid=9))
         assert not passes(pair, frame(AH)[:20] + b"\x06" + frame(AH)[21:]), "for TCP"
@@ -129,32 +167,21 @@ def test_behind_an_authentication_header(pair):
 
 def test_messages_of_ipv6_come_without_their_header(pair):
     (good,) = datagrams(V6, IPv6Address("fe80::1"), 100)
-    for tight in (False, True):
-        attach(pair[1], program(Kind(family=6), wanted(V6), tight=tight))
+    for stage in (CALM, FIXED_BYTES):
+        attach(pair[1], program(Kind(family=6), wanted(V6), stage=stage))
         assert passes(pair, good.payload)
         assert not passes(pair, good.payload[:1] + b"\x09" + good.payload[2:])
 
 
 def test_a_sample_of_the_unwanted_passes(pair):
-    here, there = pair
-    attach(there, program(MULTICAST, wanted(PASS)))
-    sampled = 0
-    for _ in range(20 * SAMPLE):
-        try:
-            here.send(frame_of_another)
-            sampled += len(there.recv(65536)) > 0
-        except (BlockingIOError, PermissionError):
-            continue
-    assert 1 <= sampled <= 60, "20 are expected"
+    attach(pair[1], program(MULTICAST, wanted(PASS)))
+    assert 1 <= arriving(pair, frame(PASS, vrid=99), 20 * SAMPLE) <= 60, "20 are expected"
 
 
-frame_of_another = frame(PASS, vrid=99)
-
-
-@pytest.mark.parametrize("tight", [False, True])
-def test_as_many_instances_as_there_are_vrids_fit(pair, tight):
+@pytest.mark.parametrize("stage", [CALM, FIXED_BYTES, KNOWN_SENDERS])
+def test_as_many_instances_as_there_are_vrids_fit(pair, stage):
     many = [replace(PASS, vrid=vrid, auth_pass=f"s{vrid}") for vrid in range(1, 256)]
-    made = program(MULTICAST, wanted(*many), tight=tight)
+    made = program(MULTICAST, wanted(*many), stage=stage, known=[US])
     assert len(made) <= MAX_INSTRUCTIONS
     attach(pair[1], made)
     assert all(passes(pair, frame(each)) for each in many[::50])

@@ -64,9 +64,11 @@ class AdvertTimes:
                 frame, ancillary, _, _ = self._socket.recvmsg(2048, 64)
             except TimeoutError:
                 continue
-            if frame[12:14] != b"\x08\x00" or frame[23] != 112:
+            # The VRID is the message's second byte, with or without an authentication header in front.
+            at = {112: 35, 51: 59}.get(frame[23]) if frame[12:14] == b"\x08\x00" else None
+            if at is None:
                 continue
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                     seconds, nanoseconds = struct.unpack("=qq", data)
-                    self._seen.append((seconds * 1_000_000_000 + nanoseconds, frame[35]))
+                    self._seen.append((seconds * 1_000_000_000 + nanoseconds, frame[at]))

@@ -14,10 +14,11 @@ from pathlib import Path
 
 from lab import Host, Lab
 
-from haxlb.linux.ip_packets import ip_packet
+from haxlb.daemon.speaker_frames import datagrams, sign
+from haxlb.linux.ip_packets import packet_of
 from haxlb.model.facts import RoleChanged
 from haxlb.model.node import Role, VrrpInstance
-from haxlb.vrrp.advert import MULTICAST_GROUP, advert_of, encode
+from haxlb.vrrp.advert import Expected
 from tests.netns.advert_times import AdvertTimes
 from tests.netns.standin import SpeakerHandle, eventually, vip
 
@@ -25,18 +26,21 @@ FAST = VrrpInstance(
     name="VI_1", interface="eth0", vrid=51, version=3, advert_interval_us=100_000, vips=(vip("10.9.0.100"),)
 )
 SLOW = VrrpInstance(name="VI_2", interface="eth0", vrid=52, auth_pass="s3cret", vips=(vip("10.9.0.101"),))
+SIGNED = replace(SLOW, name="VI_3", vrid=53, auth_ah=True, vips=(vip("10.9.0.102"),))
+INSTANCES = (FAST, SLOW, SIGNED)
 FLOODER = IPv4Address("10.9.0.66")
 
 
-def _of(*instances: VrrpInstance) -> list[bytes]:
+def _of(*instances: VrrpInstance, highest: int = 250) -> list[bytes]:
     """Frames of adverts of many priorities and senders: no two in a row are the same."""
     frames = []
-    for number in range(250):
+    for number in range(highest):
         instance = instances[number % len(instances)]
         sender = IPv4Address(int(IPv4Address("10.9.1.0")) + number)
-        message = encode(advert_of(instance, number + 1), sender, MULTICAST_GROUP)
+        (datagram,) = datagrams(instance, sender, number + 1)
+        key = Expected.of(instance).key
         ether = bytes.fromhex("01005e000012") + b"\x02\0\0\0\0\x66" + b"\x08\0"
-        packet = bytearray(ip_packet(sender, MULTICAST_GROUP, message))
+        packet = bytearray(packet_of(sign([datagram], key, number)[0] if key else datagram))
         packet[10:12] = _header_checksum(packet[:20])
         frames.append(ether + bytes(packet))
     return frames
@@ -52,6 +56,8 @@ FLOODS: dict[str, Callable[[], list[bytes]]] = {
     "of strangers": lambda: _of(*(replace(FAST, vrid=vrid) for vrid in range(100, 200))),
     "of our VRID, wrong version": lambda: _of(replace(FAST, version=2, advert_interval_us=1_000_000)),
     "of our VRID, wrong password": lambda: _of(replace(SLOW, auth_pass="wrong")),
+    "of our VRID, wrong key": lambda: _of(replace(SIGNED, auth_pass="wrong")),
+    "of our VRID, nothing wrong, lower priority": lambda: _of(FAST, highest=99),
     "of our VRIDs, of every kind": lambda: _of(
         replace(FAST, version=2, advert_interval_us=1_000_000), replace(SLOW, auth_pass=None), replace(FAST, vrid=99)
     ),
@@ -85,9 +91,9 @@ class Pair:
         self.flooder = lab.host("fl", f"{FLOODER}/24")
         self.one, self.two = SpeakerHandle(self.master), SpeakerHandle(self.backup)
         for handle, priority in ((self.one, 150), (self.two, 100)):
-            handle.configure(*(replace(each, priority=priority) for each in (FAST, SLOW)))
-        for name in ("VI_1", "VI_2"):
-            self.one.becomes(Role.MASTER, instance=name)
+            handle.configure(*(replace(each, priority=priority) for each in INSTANCES))
+        for each in INSTANCES:
+            self.one.becomes(Role.MASTER, instance=each.name)
         self.times = AdvertTimes(self.backup.namespace, self.master.mac())
 
     def close(self) -> None:

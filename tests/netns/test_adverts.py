@@ -16,6 +16,7 @@ from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker_frames import datagrams, sign
 from haxlb.linux import adverts as adverts_module
 from haxlb.linux.advert_filter import SAMPLE
+from haxlb.linux.advert_socket import FLOOD_PAUSE_US
 from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
@@ -245,6 +246,35 @@ def test_a_virtual_mac(one: Host, two: Host, here: VirtualMac | None, there: Vir
         assert (sender.receive(), receiver.receive()) == ([], []), "neither looped back nor heard twice"
 
 
+def test_a_virtual_mac_over_ipv6(one: Host, two: Host) -> None:
+    """The source is the base's address, which the macvlan does not have."""
+    mac = VirtualMac(interface="vrrp6.61", mac="00:00:5e:00:02:3d")
+    instance = replace(MULTICAST6, virtual_mac=mac)
+    with macvlan(one, mac), macvlan(two, mac):
+        for host in (one, two):
+            host.run("sysctl", "-qw", f"net/ipv6/conf/{mac.interface}/disable_ipv6=0")
+        with Sockets(one, instance) as sender, Sockets(two, instance) as receiver, Ear(two.namespace) as ear:
+            send(sender, one, datagrams(instance, LOCAL6["d1"], 100))
+            (taken,) = received(receiver, 1)
+            assert (taken.interface, taken.source) == ("eth0", LOCAL6["d1"])
+            frames = eventually(lambda: [each for each in ear.frames() if taken.payload in each.frame], "the frame")
+            assert [each.source_mac for each in frames] == [mac.mac]
+            assert (sender.receive(), receiver.receive()) == ([], [])
+
+
+def test_unicast_of_a_vrf_is_bound_to_its_device(one: Host, two: Host) -> None:
+    """This kernel need not have VRFs: SO_BINDTODEVICE, which is all there is to it, takes any device."""
+    here, there = replace(UNICAST, source=ONE, peers=(TWO,)), replace(UNICAST, vrf="eth0")
+    elsewhere = replace(there, vrf="lo")
+    with Sockets(one, here) as sender, Sockets(two, there) as receiver, Sockets(two, elsewhere) as deaf:
+        sender.send(datagram(ONE, TWO, payload(52)))
+        assert received(receiver, 1)[0].interface == "eth0"
+        assert deaf.receive() == []
+        sockets = Sockets(two)
+        assert list(sockets.configure(replace(there, vrf="absent"))) == [there.key]
+        sockets.adverts.close()
+
+
 def test_a_macvlan_that_is_missing_makes_its_instance_deaf(one: Host) -> None:
     sockets = Sockets(one)
     deaf = sockets.configure(replace(MULTICAST, virtual_mac=replace(MAC, interface="vrrp.99")), UNICAST)
@@ -294,7 +324,7 @@ def test_in_a_flood_the_kernel_judges_and_a_good_advert_gets_through(one: Host, 
         assert taken[-1].payload == good_frame.payload
         assert len(taken) < 60, "of four thousand a handful"
 
-        clock.us += adverts_module.FLOOD_PAUSE_US
+        clock.us += FLOOD_PAUSE_US
         receiver.receive()
         for _ in range(10):
             sender.send(bad_frame)

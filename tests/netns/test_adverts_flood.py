@@ -44,6 +44,6 @@ def test_what_was_refused_is_counted_by_its_reason(pair: Pair) -> None:
         for reason, count in status.adverts_rejected.items()
         if count > 0
     }
-    assert rejected == {"vers_err", "auth_failure", "authtype_mismatch"}
+    assert {"vers_err", "auth_failure", "authtype_mismatch"} <= rejected
     logged = [each for each in pair.one.messages if getattr(each, "event", "") == "advert_flood"]
     assert len(logged) >= 1
