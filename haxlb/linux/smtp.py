@@ -32,36 +32,44 @@ class Failure(HostError):
 
 def converse(settings: MailSettings, mail: Mail, at: float) -> Failure | None:
     """One connection, one mail to all recipients; None when the server has taken it for all of them. Blocks."""
-    timeout_s = (settings.connect_timeout_us or _DEFAULT_TIMEOUT_US) / SECOND_US
     if not all(each.isprintable() for each in (_sender(settings), *settings.recipients, _helo(settings), mail.subject)):
         return _unfit("a control character in an address or a name")
     try:
         message = _message(settings, mail, at).as_bytes()
     except (ValueError, IndexError, AttributeError) as problem:  # email's parser on odd addresses
         return _unfit(problem)
+    timeout_s = (settings.connect_timeout_us or _DEFAULT_TIMEOUT_US) / SECOND_US
     client = smtplib.SMTP(timeout=timeout_s, local_hostname=_helo(settings))
     cut = threading.Timer(DIALOGUE_LIMIT * timeout_s, _cut, (client,))
     cut.daemon = True
     cut.start()
     try:
-        client.connect(settings.server, settings.port)
-        refused = client.sendmail(_sender(settings), settings.recipients, message)
-        with contextlib.suppress(smtplib.SMTPException, OSError):
-            client.quit()  # the mail has been taken: how the server says goodbye is its own affair
-    except smtplib.SMTPRecipientsRefused as problem:
-        return _refused(problem.recipients)
-    except smtplib.SMTPResponseException as problem:
-        said = f"the server says {problem.smtp_code} {_text(problem.smtp_error)}"
-        return Failure(said, remedy="see its log", permanent=problem.smtp_code >= 500)  # noqa: PLR2004 - RFC 5321 4.2.1
-    except (smtplib.SMTPException, OSError, EOFError) as problem:
-        remedy = "check smtp_server, and that this host may reach it"
-        return Failure(str(problem) or type(problem).__name__, remedy=remedy)
-    except ValueError as problem:  # an address beyond ASCII
-        return _unfit(problem)
+        return _send(client, settings, message)
+    except (smtplib.SMTPException, OSError, EOFError, ValueError) as problem:
+        return _failure(problem)
     finally:
         cut.cancel()
         client.close()
+
+
+def _send(client: smtplib.SMTP, settings: MailSettings, message: bytes) -> Failure | None:
+    client.connect(settings.server, settings.port)
+    refused = client.sendmail(_sender(settings), settings.recipients, message)
+    with contextlib.suppress(smtplib.SMTPException, OSError):
+        client.quit()  # the mail has been taken: how the server says goodbye is its own affair
     return _refused(refused, of=len(settings.recipients)) if refused else None
+
+
+def _failure(problem: Exception) -> Failure:
+    if isinstance(problem, smtplib.SMTPRecipientsRefused):
+        return _refused(problem.recipients)
+    if isinstance(problem, smtplib.SMTPResponseException):
+        said = f"the server says {problem.smtp_code} {_text(problem.smtp_error)}"
+        return Failure(said, remedy="see its log", permanent=problem.smtp_code >= 500)  # noqa: PLR2004 - RFC 5321 4.2.1
+    if isinstance(problem, ValueError):  # an address beyond ASCII
+        return _unfit(problem)
+    remedy = "check smtp_server, and that this host may reach it"
+    return Failure(str(problem) or type(problem).__name__, remedy=remedy)
 
 
 def _cut(client: smtplib.SMTP) -> None:
