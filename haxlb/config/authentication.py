@@ -47,8 +47,8 @@ def read_authentication(
         return Authentication()
     if version == _V3:
         why = "VRRPv3 has no authentication (RFC 9568 section 9)"
-    elif header and family != _INET:
-        why = "the authentication header is for IPv4 adverts only"
+    elif family != _INET:
+        why = "adverts over IPv6 have no authentication"
     if why:
         complaints.warning(
             "unused-authentication",

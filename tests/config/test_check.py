@@ -144,3 +144,19 @@ def test_a_terminal_that_lacks_characters(tmp_path):
     result = CliRunner(charset="latin-1").invoke(check, ["-f", str(path), "--no-interfaces"])
     assert result.exit_code == 5
     assert "wörd # \\u7ec4" in result.output
+
+
+def test_users_of_this_host(run):
+    text = INSTANCE % ("lo", 51)
+    text = text.replace("interface lo", 'interface lo\n    notify_master "/bin/true x" no-such-user', 1)
+    result = run(text)
+    assert result.exit_code == 5
+    assert "error[unknown-account]: notify_master: there is no user no-such-user" in result.output
+    assert "unknown-account" not in run(text, "--no-interfaces").output
+
+
+def test_a_user_after_a_command_in_single_quotes_is_found(run):
+    text = (INSTANCE % ("lo", 51)).replace("interface lo", "interface lo\n    notify '/bin/true x' no-such-user", 1)
+    result = run(text)
+    assert "notify '/bin/true x' no-such-user\n" in result.output
+    assert "unknown-account" in result.output

@@ -73,6 +73,12 @@ def test_ipv6_that_has_to_be_version_3(one, lines, before):
     assert (instance.version, said) == (3, [("warning", "strict-conflict")])
 
 
+@pytest.mark.parametrize("kind", ["PASS", "AH"])
+def test_ipv6_has_no_authentication(one, kind):
+    instance, said = one("version 2", "authentication {", f"auth_type {kind}", "auth_pass x", "}", *LOCAL)
+    assert (instance.auth_pass, instance.auth_ah, said) == (None, False, [("warning", "unused-authentication")])
+
+
 def test_ipv6_wants_a_link_local_address_first(one):
     _, said = one("virtual_ipaddress {", "2001:db8::1/64", "fe80::1/64", "}")
     assert said == [("warning", "link-local-first")]

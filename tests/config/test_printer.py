@@ -196,7 +196,9 @@ def instances(draw, vrid, pause):
     wire = draw(wires(family))
     unicast = bool(wire["peers"]) or wire["unicast_fault_no_peer"]
     mac = draw(st.none() | virtual_macs(f"vip{vrid}", family, vrid, unicast))
-    password = draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if version == 2 else None
+    password = (
+        draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if (version, family) == (2, 4) else None
+    )
     interface = draw(st.sampled_from(["eth0", "eth1"]))
     taken = draw(st.lists(vips(family), min_size=1, **unique_vips))
     if mac is not None:
