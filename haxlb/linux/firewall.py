@@ -11,9 +11,11 @@ does not pass here.
 from __future__ import annotations
 
 import asyncio
+import io
+import os
+import subprocess
 from collections.abc import Callable, Iterable
 
-from haxlb.linux.short_lived import communicate
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
@@ -95,30 +97,58 @@ class Firewall:
             self._on_problem(None)
 
     async def _run(self, text: str) -> None:
+        with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
+            said.write(text.encode())
+            said.seek(0)
+            process = self._start(said, complaints)
+            code = await _ended(process)
+            complaints.seek(0)
+            first = next(iter(complaints.read().decode(errors="replace").strip().splitlines()), "no word")
+        if code is None:
+            raise HostError(
+                f"no_accept is not in force: nft took more than {_PATIENCE_S:.0f} s", remedy="see what holds nftables"
+            )
+        if code:
+            raise HostError(
+                f"no_accept is not in force: nft: {first}",
+                remedy="run as root on a kernel with nf_tables (modprobe nf_tables), or write `accept`",
+            )
+
+    def _start(self, said: io.FileIO, complaints: io.FileIO) -> subprocess.Popen[bytes]:
         try:
-            process = await asyncio.create_subprocess_exec(
-                self._nft,
-                "-f",
-                "-",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                cwd="/",
+            return subprocess.Popen(  # noqa: S603 - nft of the PATH, or what a test names
+                [self._nft, "-f", "-"], stdin=said, stdout=subprocess.DEVNULL, stderr=complaints, cwd="/"
             )
         except OSError as problem:
             raise HostError(
                 f"no_accept is not in force: {self._nft} cannot be run: {problem.strerror}",
                 remedy="apt install nftables, or write `accept`",
             ) from problem
-        try:
-            _, complaint = await communicate(process, text.encode(), _PATIENCE_S)
-        except TimeoutError as problem:
-            raise HostError(
-                f"no_accept is not in force: nft took more than {_PATIENCE_S:.0f} s", remedy="see what holds nftables"
-            ) from problem
-        if process.returncode:
-            first = (complaint.decode(errors="replace").strip().splitlines() or ["no word"])[0]
-            raise HostError(
-                f"no_accept is not in force: nft: {first}",
-                remedy="run as root on a kernel with nf_tables (modprobe nf_tables), or write `accept`",
-            )
+
+
+def _memory(name: str) -> io.FileIO:
+    """An anonymous file: a child reads or fills it at its own pace, and nobody waits for a pipe."""
+    return io.FileIO(os.memfd_create(name, os.MFD_CLOEXEC), "r+")
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    """Its exit code, None when it had to be killed.
+
+    Not by asyncio's subprocesses: before Python 3.12 each of them starts a thread, with 8 MB of locked memory.
+    """
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    watch = os.pidfd_open(process.pid)
+    loop.add_reader(watch, ended.set)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await ended.wait()
+        return process.wait()
+    except TimeoutError:
+        return None
+    finally:
+        loop.remove_reader(watch)
+        os.close(watch)
+        if process.returncode is None:
+            process.kill()
+            process.wait()
