@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from haxlb.bfd.packet import State
 from haxlb.bfd.session import Session
-from haxlb.bfd.table import Changed, SessionKey, SessionTable, TableEffect, Transmit, by_ends
+from haxlb.bfd.table import Changed, SessionKey, SessionTable, TableEffect, Transmit, by_ends, lowest_ttl
 from haxlb.daemon.ports import ClockPort
 from haxlb.linux.bfd_sockets import BfdSockets
 from haxlb.linux.log import Complaints, Log
@@ -23,6 +23,11 @@ from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
 RETRY_S = 1.0
 """Between two attempts at sockets that could not be opened."""
+
+SHIELD_S = 1.0
+"""How long the kernel goes on dropping what is unwanted after the last sign of a flood."""
+PAUSE_S = 0.005
+"""Without a look at the sockets in a flood, unless a timer ends."""
 
 
 class BfdRunner:
@@ -52,6 +57,11 @@ class BfdRunner:
         self._configured: tuple[BfdSession, ...] = ()
         self._problems: dict[str, HaxlbError] = {}
         self._retry: asyncio.TimerHandle | None = None
+        self._full = 0
+        """Batches in a row that left packets behind."""
+        self._paused = False
+        """Packets are taken when a timer ends only."""
+        self._shielded: asyncio.TimerHandle | None = None
 
     def configure(self, sessions: Iterable[BfdSession]) -> dict[str, HaxlbError]:
         """Hold these sessions and no others; those with the same ends keep their state.
@@ -93,6 +103,8 @@ class BfdRunner:
         """Tell the neighbours that the sessions are taken down, and close everything."""
         if self._retry is not None:
             self._retry.cancel()
+        if self._shielded is not None:
+            self._shielded.cancel()
         self._execute(self._table.configure({}, self._clock.now()))
         self._sockets.retire(frozenset())
         self._watch()
@@ -109,7 +121,7 @@ class BfdRunner:
     def _watch(self) -> None:
         # Closing a socket has already taken it out of epoll; the loop's own record must go, too, before its
         # number is given to another one.
-        present = self._sockets.fds
+        present = frozenset() if self._paused else self._sockets.fds
         for fd in self._watched - present:
             self._loop.remove_reader(fd)
         for fd in present - self._watched:
@@ -128,6 +140,25 @@ class BfdRunner:
     def _take_arrived(self) -> None:
         for arrival in self._sockets.receive():
             self._execute(self._table.receive(arrival, self._clock.now()))
+        self._full = self._full + 1 if self._sockets.flooded else 0
+        # A process that was stalled finds one full batch; only a flood has the next one ready.
+        if self._full > 1 and not self._paused:
+            self._resist()
+
+    def _resist(self) -> None:
+        """A real-time process that never sleeps is ended by the kernel (RLIMIT_RTTIME), and takes a CPU until then."""
+        self._complaints.complain("bfd_flood", detail="more packets than the sessions can send: most are dropped")
+        self._sockets.shield({key: lowest_ttl(self._table.session(key).settings) for key in self._table.keys})
+        if self._shielded is not None:
+            self._shielded.cancel()
+        self._shielded = self._loop.call_later(SHIELD_S, self._sockets.shield, None)
+        self._paused = True
+        self._watch()
+        self._loop.call_later(PAUSE_S, self._go_on)
+
+    def _go_on(self) -> None:
+        self._paused = False
+        self._watch()
 
     def _tell(self) -> None:
         self._wake.wake_at(self._table.next_deadline())

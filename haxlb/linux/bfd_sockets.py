@@ -18,6 +18,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.bfd.packet import FIRST_SOURCE_PORT, LAST_SOURCE_PORT, MULTIHOP_PORT, SINGLE_HOP_PORT
 from haxlb.bfd.table import Arrival, SessionKey, Transmit
+from haxlb.linux import bfd_filter
 from haxlb.linux.log import Complaints
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
@@ -46,6 +47,8 @@ class BfdSockets:
         self._receiving: dict[tuple[int, bool], socket.socket] = {}
         """By family and multihop."""
         self._sending: dict[SessionKey, socket.socket] = {}
+        self.flooded = False
+        """The last `receive` has left packets behind."""
 
     @property
     def fds(self) -> frozenset[int]:
@@ -92,6 +95,7 @@ class BfdSockets:
     def receive(self) -> list[Arrival]:
         """What has arrived and was not yet taken, oldest first for each socket."""
         arrivals: list[Arrival] = []
+        self.flooded = False
         for (version, multihop), opened in self._receiving.items():
             for _ in range(BATCH):
                 try:
@@ -103,7 +107,23 @@ class BfdSockets:
                     break
                 take = _arrival4 if version == 4 else _arrival6  # noqa: PLR2004
                 arrivals.append(take(payload, ancillary, sender, multihop=multihop))
+            else:
+                self.flooded = True
         return arrivals
+
+    def shield(self, lowest_ttls: Mapping[SessionKey, int] | None) -> None:
+        """Let the kernel drop what is of no neighbour or came from too far; None = let everything through again."""
+        for (version, multihop), opened in self._receiving.items():
+            with contextlib.suppress(OSError):  # without a filter it is slower, or there is none to detach
+                if lowest_ttls is None:
+                    bfd_filter.unshield(opened)
+                    continue
+                own = {
+                    key.neighbor: ttl
+                    for key, ttl in lowest_ttls.items()
+                    if (key.neighbor.version, key.multihop) == (version, multihop)
+                }
+                bfd_filter.shield(opened, version, own, min(own.values(), default=0))
 
     def close(self) -> None:
         """Close all."""
