@@ -299,7 +299,7 @@ def test_a_flood_of_strangers_costs_no_session(lab: Lab, one: Host, two: Host) -
 def test_the_shield_lets_neighbours_through_and_a_sample_of_the_rest(one: Host, family: int) -> None:
     four = family == 4
     kind = socket.AF_INET if four else socket.AF_INET6
-    good, bad = ("127.0.0.7", "127.0.0.8") if four else ("2001:db8::1", "::1")
+    good, bad = ("127.0.0.7", "127.0.0.8") if four else ("2001:db8::1", "2001:db8::77")
     level, option = (socket.IPPROTO_IP, socket.IP_TTL) if four else (socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS)
 
     def send(source: str, ttl: int, text: bytes, count: int) -> None:
@@ -309,6 +309,7 @@ def test_the_shield_lets_neighbours_through_and_a_sample_of_the_rest(one: Host, 
             for _ in range(count):
                 sender.sendto(text, receiver.getsockname())
 
+    one.run("ip", "address", "replace", "2001:db8::77/128", "dev", "lo", "nodad")
     with inside(one.namespace), socket.socket(kind, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1" if four else "::1", 0))
         receiver.setblocking(False)
