@@ -48,13 +48,14 @@ def measure() -> Iterator[dict[str, Any]]:
     yield asyncio.run(files())
 
 
-def microseconds(work: Callable[[], Any], rounds: int = ROUNDS) -> list[float]:
-    """Sorted times of the calls."""
+def microseconds(work: Callable[[], Any], rounds: int = ROUNDS, after: Callable[[Any], Any] = id) -> list[float]:
+    """Sorted times of the calls; `after` is not part of them."""
     times = []
     for _ in range(rounds):
         begin = time.perf_counter_ns()
-        work()
+        made = work()
         times.append((time.perf_counter_ns() - begin) / 1000)
+        after(made)
     return sorted(times)
 
 
@@ -68,15 +69,13 @@ def row(case: str, times: list[float]) -> dict[str, Any]:
 
 def starts() -> Iterator[dict[str, Any]]:
     """How long the loop stands still while a script is started."""
-    pids: list[int] = []
-    forks: list[subprocess.Popen[bytes]] = []
     runner = Identity(uid=65534, gid=65534) if os.geteuid() == 0 else ourselves()
 
-    def spawn() -> None:
-        pids.append(start(("/bin/true",), runner))
+    def spawn() -> int:
+        return start(("/bin/true",), runner)
 
-    def fork() -> None:
-        process = subprocess.Popen(
+    def fork() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             ["/bin/true"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -86,13 +85,9 @@ def starts() -> Iterator[dict[str, Any]]:
             group=runner.gid,
             extra_groups=() if os.geteuid() == 0 else None,
         )
-        forks.append(process)
 
-    spawned, forked = microseconds(spawn), microseconds(fork)
-    for pid in pids:
-        os.waitpid(pid, 0)
-    for process in forks:
-        process.wait()
+    spawned = microseconds(spawn, after=lambda pid: os.waitpid(pid, 0))
+    forked = microseconds(fork, after=lambda process: process.wait())
     yield row("start a script as another user: posix_spawn and setpriv", spawned)
     yield row("start a script as another user: fork and exec", forked)
     yield {"case": "ratio", "fork_over_spawn": round(statistics.median(forked) / statistics.median(spawned), 1)}
