@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import subprocess
+import signal
 from collections.abc import Callable, Iterable
 
 from haxlb.model.addresses import IPAddress
@@ -100,8 +100,7 @@ class Firewall:
         with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
             said.write(text.encode())
             said.seek(0)
-            process = self._start(said, complaints)
-            code = await _ended(process)
+            code = await _ended(self._start(said, complaints))
             complaints.seek(0)
             first = next(iter(complaints.read().decode(errors="replace").strip().splitlines()), "no word")
         if code is None:
@@ -114,11 +113,15 @@ class Firewall:
                 remedy="run as root on a kernel with nf_tables (modprobe nf_tables), or write `accept`",
             )
 
-    def _start(self, said: io.FileIO, complaints: io.FileIO) -> subprocess.Popen[bytes]:
+    def _start(self, said: io.FileIO, complaints: io.FileIO) -> int:
+        """The process id. Not by subprocess: that blocks us for 3 ms and more, posix_spawn for a tenth of one."""
+        streams: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, said.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_DUP2, complaints.fileno(), 2),
+        ]
         try:
-            return subprocess.Popen(  # noqa: S603 - nft of the PATH, or what a test names
-                [self._nft, "-f", "-"], stdin=said, stdout=subprocess.DEVNULL, stderr=complaints, cwd="/"
-            )
+            return os.posix_spawnp(self._nft, [self._nft, "-f", "-"], os.environ, file_actions=streams)
         except OSError as problem:
             raise HostError(
                 f"no_accept is not in force: {self._nft} cannot be run: {problem.strerror}",
@@ -131,24 +134,23 @@ def _memory(name: str) -> io.FileIO:
     return io.FileIO(os.memfd_create(name, os.MFD_CLOEXEC), "r+")
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> int | None:
-    """Its exit code, None when it had to be killed.
-
-    Not by asyncio's subprocesses: before Python 3.12 each of them starts a thread, with 8 MB of locked memory.
-    """
+async def _ended(process: int) -> int | None:
+    """Its exit code, None when it had to be killed."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    watch = os.pidfd_open(process.pid)
+    watch = os.pidfd_open(process)
     loop.add_reader(watch, ended.set)
+    killed = True
     try:
         async with asyncio.timeout(_PATIENCE_S):
             await ended.wait()
-        return process.wait()
+        killed = False
     except TimeoutError:
-        return None
+        pass
     finally:
         loop.remove_reader(watch)
+        if killed:
+            signal.pidfd_send_signal(watch, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)  # noqa: ASYNC222 - it has ended, or is being killed
         os.close(watch)
-        if process.returncode is None:
-            process.kill()
-            process.wait()
+    return None if killed else os.waitstatus_to_exitcode(status)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -434,6 +435,25 @@ def test_what_nft_refuses_is_one_line(director: Host) -> None:
     table.run((IPv4Address("10.9.0.100"),))
     (problem,) = table.problems
     assert str(problem).startswith("no_accept is not in force: nft: no word (")
+
+
+def test_an_nft_that_hangs_is_ended_when_nobody_waits_any_more(director: Host, tmp_path: Path) -> None:
+    hanging = tmp_path / "nft"
+    hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    hanging.chmod(0o755)
+
+    async def abandon() -> None:
+        firewall = Firewall(lambda _: None, nft=str(hanging))
+        firewall.refuse((IPv4Address("10.9.0.100"),))
+        waiting = asyncio.ensure_future(firewall.settled())
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.005)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    with inside(director.namespace):
+        asyncio.run(asyncio.wait_for(abandon(), 20))
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
 def test_only_instances_that_do_not_accept_are_refused() -> None:
