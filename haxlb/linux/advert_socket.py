@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from haxlb.daemon.ports import Datagram
 from haxlb.linux.advert_filter import CALM, KNOWN_SENDERS, THINNED, Kind, Signature, attach, program
-from haxlb.linux.ip_packets import address6, parse_ip_packet
+from haxlb.linux.ip_packets import address6, packet_of, parse_ip_packet
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError, NotPermitted
 from haxlb.model.node import SECOND_US
@@ -35,6 +35,7 @@ _IP_MULTICAST_ALL = 49
 _IP_PKTINFO = 8
 _PKTINFO = struct.Struct("=i4s4s")
 _IPV6_HDRINCL = 36
+_IPV6_FREEBIND = 78
 _IPV6_MULTICAST_ALL = 29
 _PKTINFO6 = struct.Struct("=16sI")
 _LONGEST = 8192
@@ -217,6 +218,22 @@ class AdvertSocket:
         )
 
 
+def allow_any_source(opened: socket.socket) -> None:
+    """Let a raw socket of IPv6 send with headers of our own, from addresses that its interface does not have."""
+    opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_HDRINCL, 1)
+    opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+
+
+def send6(by: socket.socket, datagram: Datagram, scope: int) -> None:
+    """Send over IPv6; `scope` is the interface's index for multicast and link-local destinations. Raises OSError.
+
+    The source is named beside the packet, too: without it the kernel looks for one on the interface, although it will
+    not use it, and a macvlan may have none (ip6_dst_lookup_tail, net/ipv6/ip6_output.c).
+    """
+    source = [(socket.IPPROTO_IPV6, socket.IPV6_PKTINFO, _PKTINFO6.pack(datagram.source.packed, scope))]
+    by.sendmsg([packet_of(datagram)], source, 0, (str(datagram.destination), 0, 0, scope))
+
+
 def _packed6(sender: str) -> bytes:
     return socket.inet_pton(socket.AF_INET6, sender.partition("%")[0])
 
@@ -262,7 +279,7 @@ def _prepare(opened: socket.socket, place: Place, index: int) -> None:
         opened.setsockopt(socket.IPPROTO_IP, socket.IP_HDRINCL, 1)
         opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
     else:
-        opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_HDRINCL, 1)
+        allow_any_source(opened)
         with contextlib.suppress(OSError):  # Linux 4.20; the filter keeps multicast from unicast's socket, too
             opened.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
         opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)

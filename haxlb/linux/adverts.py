@@ -19,7 +19,7 @@ from dataclasses import replace
 from haxlb.daemon.ports import ClockPort, Datagram, Link
 from haxlb.daemon.speaker_frames import departure, own_address
 from haxlb.linux.advert_filter import CALM, SAMPLE, Signature
-from haxlb.linux.advert_socket import FLOOD_WINDOW_US, AdvertSocket, Place
+from haxlb.linux.advert_socket import FLOOD_WINDOW_US, AdvertSocket, Place, send6
 from haxlb.linux.ip_packets import ip_packet, packet_of, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.model.addresses import IPAddress
@@ -124,7 +124,7 @@ class AdvertSockets:
                 scope = way.index
                 if not scope and destination.is_link_local:
                     scope = socket.if_nametoindex(datagram.interface)
-                way.socket.sendto(packet_of(datagram), (str(destination), 0, 0, scope))
+                send6(way.socket, datagram, scope)
         except OSError as problem:
             self._complain(datagram, problem.strerror or str(problem))
 

@@ -18,6 +18,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker_frames import resignation, sign
+from haxlb.linux.advert_socket import allow_any_source, send6
 from haxlb.linux.ip_packets import packet_of
 from haxlb.linux.present_addresses import present_addresses
 from haxlb.linux.routing import GONE, encode_removals
@@ -161,7 +162,8 @@ def _send(farewell: Datagram, will: _Will) -> None:
         if family == socket.AF_INET6:
             mouth.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
             scoped = farewell.destination.is_multicast or farewell.destination.is_link_local
-            mouth.sendto(packet_of(farewell), (str(farewell.destination), 0, 0, index if scoped else 0))
+            allow_any_source(mouth)
+            send6(mouth, farewell, index if scoped else 0)
             return
         if farewell.destination.is_multicast:
             membership = struct.pack("=4s4si", bytes(4), bytes(4), index)

@@ -252,6 +252,7 @@ def test_a_virtual_mac_over_ipv6(one: Host, two: Host) -> None:
     instance = replace(MULTICAST6, virtual_mac=mac)
     with macvlan(one, mac), macvlan(two, mac):
         for host in (one, two):
+            host.run("ip", "link", "set", mac.interface, "addrgenmode", "none")
             host.run("sysctl", "-qw", f"net/ipv6/conf/{mac.interface}/disable_ipv6=0")
         with Sockets(one, instance) as sender, Sockets(two, instance) as receiver, Ear(two.namespace) as ear:
             send(sender, one, datagrams(instance, LOCAL6["d1"], 100))
@@ -432,6 +433,7 @@ BEQUESTS = {
     "v3 old checksum": replace(MULTICAST, version=3, peers=(TWO,), old_unicast_checksum="always"),
     "IPv6": MULTICAST6,
     "IPv6 unicast": replace(MULTICAST6, source=ONE6, peers=(TWO6,), unicast_ttl=3),
+    "IPv6, own source": replace(MULTICAST6, source=IPv6Address("fe80::77")),
     "own group": replace(MULTICAST, multicast_group=IPv4Address("239.1.2.3")),
     "a macvlan that is gone": replace(MULTICAST, virtual_mac=replace(MAC, interface="vrrp.99")),
 }
