@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from haxlb.config.diff import identity, instance_differences
 from haxlb.config.fate import Consequence, Fate
 from haxlb.config.meaning_value import counted
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import NodeConfig, Role, VrrpInstance
 from haxlb.vrrp.changes import place, same_on_the_wire, vip_changes
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.timers import master_down_interval, skew_time
 
+_Homes = Mapping[tuple[IPAddress, str], str]
+"""The instance that has an address on an interface, of those that are not new."""
+
 
 def instance_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
     """Of instances, as Speaker.configure does it: the same one is the one with the same `VrrpInstance.key`."""
     old = {each.key: each for each in before.instances}
     new = {each.key: each for each in after.instances}
+    homes = {place(vip): each.name for key, each in new.items() if key in old for vip in addresses(each)}
     leaving = {each.name: each for key, each in old.items() if key not in new}
     for key, instance in new.items():
         was = old.get(key)
         if was is not None:
-            yield _retuned_instance(was, instance)
+            yield _retuned_instance(was, instance, homes)
             continue
         former = leaving.pop(instance.name, None)
         yield _new_instance(former, instance)
@@ -86,7 +91,7 @@ def down_interval(instance: VrrpInstance, priority: int | None = None) -> int:
     )
 
 
-def _retuned_instance(old: VrrpInstance, new: VrrpInstance) -> Consequence:
+def _retuned_instance(old: VrrpInstance, new: VrrpInstance, homes: _Homes) -> Consequence:
     if old == new:
         return Consequence(kind="vrrp_instance", name=new.name, fate=Fate.KEPT)
     return Consequence(
@@ -94,8 +99,16 @@ def _retuned_instance(old: VrrpInstance, new: VrrpInstance) -> Consequence:
         name=new.name,
         fate=Fate.RETUNED,
         reason=", ".join(instance_differences(old, new)),
-        effects=("it keeps its state", *_retuning(old, new)),
+        effects=("it keeps its state", *_handed_on(old, new, homes), *_retuning(old, new)),
     )
+
+
+def _handed_on(old: VrrpInstance, new: VrrpInstance, homes: _Homes) -> Iterator[str]:
+    """What another instance has now that was there before, too: Speaker.configure claims it before it is let go."""
+    gone = vip_changes(addresses(old), addresses(new)).gone
+    for name in dict.fromkeys(homes[place(vip)] for vip in gone if place(vip) in homes):
+        mine = ", ".join(str(vip.address) for vip in gone if homes.get(place(vip)) == name)
+        yield f"{name} has {mine} now: where both are MASTER, it stays on"
 
 
 def _retuning(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.config.commands import command_of, user_and_group
 from haxlb.model.commands import Command
@@ -160,6 +160,14 @@ def _session(entry: Entry, section: Section, weight: Weight, complaints: Complai
             _place(entry, section, "source_ip"),
             f"bfd_instance {entry.value}: {source} and {neighbor} are of two families; it is not used",
             "name two addresses of one family",
+        )
+        return None
+    if isinstance(neighbor, IPv6Address) and neighbor.is_link_local and not neighbor.scope_id:
+        complaints.error(
+            "bad-value",
+            _place(entry, section, "neighbor_ip"),
+            f"bfd_instance {entry.value}: {neighbor} exists on every interface; it is not used",
+            f"name the one that is meant: {neighbor}%eth0",
         )
         return None
     ttl = section.value("ttl", _TTL_OF_IPV6 if not isinstance(neighbor, IPv4Address) else 255)

@@ -120,8 +120,23 @@ class _TrackingReader:
             head=entry.argument_span,
             weight=weight,
             position=position,
-            thing=read_thing(entry, weight, self._complaints),
+            thing=self._unless_held(entry, read_thing(entry, weight, self._complaints)),
         )
+
+    def _unless_held(self, entry: Entry, thing: Thing | None) -> Thing | None:
+        """None for a second session between the same ends: RFC 5881 section 3 knows one only."""
+        if not isinstance(thing, BfdSession):
+            return thing
+        for first in self._things(BfdSession):
+            if (first.neighbor, first.source, first.multihop) == (thing.neighbor, thing.source, thing.multihop):
+                self._complaints.error(
+                    "bad-value",
+                    entry.argument_span,
+                    f"bfd_instance {thing.name} has the same ends as {first.name}; it is not used, as in keepalived",
+                    "remove one of the two",
+                )
+                return None
+        return thing
 
     def _weight(self, entry: Entry, kind: TrackKind) -> Weight:
         found = entry.section.entry("weight") if entry.section is not None else None

@@ -320,3 +320,19 @@ def test_it_is_what_the_health_checks_do(config, retry):
     effects = found[2] if found is not None else ()
     assert any("begins without a verdict" in each for each in effects) == bool(fresh)
     assert bool(fresh) == (other != second)
+
+
+def test_an_address_that_moves_to_another_instance(config):
+    first = config.instances[0]
+    extra = replace(first.vips[0], address=IPv4Address("192.168.10.200"))
+    other = replace(first, name="VI_2", vrid=52, vips=(extra,))
+    before = replace(config, instances=(first, other))
+    after = replace(config, instances=(replace(first, vips=()), replace(other, vips=(extra, *first.vips))))
+    found = told(before, after)
+    address = str(first.vips[0].address)
+    assert f"VI_2 has {address} now: where both are MASTER, it stays on" in found["vrrp_instance", "VI_1"][2]
+    assert f"as MASTER it puts on {address}" in found["vrrp_instance", "VI_2"][2]
+    new = replace(config, instances=(replace(first, vips=()), replace(other, vrid=53, vips=first.vips)))
+    assert not any(
+        "stays on" in each for each in told(replace(config, instances=(first,)), new)["vrrp_instance", "VI_1"][2]
+    )

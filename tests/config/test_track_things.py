@@ -116,6 +116,8 @@ def test_processes(thing, lines, made, said):
         (("neighbor_ip 10.0.0.9", "vrrp", "checker"), {"neighbor": "10.0.0.9"}, []),
         (("neighbor_ip 10.0.0.9", "source_ip fd00::1"), None, ["mixed-family"]),
         (("passive",), None, ["missing-keyword"]),
+        (("neighbor_ip fe80::9",), None, ["bad-value"]),
+        (("neighbor_ip fe80::9%eth0",), {"neighbor": "fe80::9%eth0", "ttl": 64}, []),
         (("neighbor_ip here",), None, ["bad-value"]),
     ],
 )
@@ -123,6 +125,13 @@ def test_bfd_sessions(thing, lines, made, said):
     found, complaints = thing("bfd_instance b", *lines)
     assert found == (None if made is None else BfdSession(name="b", **made))
     assert [code for _, code in complaints] == said
+
+
+def test_of_two_sessions_between_the_same_ends_the_first_counts(loading, codes):
+    block = "bfd_instance %s {\nneighbor_ip 10.0.0.9\n%s\n}\n"
+    loaded = loading(block % ("a", "") + block % ("b", "min_rx 50") + block % ("c", "source_ip 10.0.0.1"))
+    assert [each.name for each in loaded.config.bfd_sessions] == ["a", "c"]
+    assert [code for _, code in codes(loaded) if code not in ("nothing-to-do", "unused-track")] == ["bad-value"]
 
 
 INSTANCE = "vrrp_instance %s {\ninterface eth0\nvirtual_router_id %d\n%s\nvirtual_ipaddress {\n10.0.0.%d\n}\n}\n"
