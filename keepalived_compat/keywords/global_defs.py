@@ -34,7 +34,7 @@ _NO_NETFILTER = "the packet filter's table of `no_accept` is called haxlb, and i
 _OWN_CLASS = "the process that sends adverts always runs in a real-time class with its memory locked"
 _OWN_BUFFERS = "buffers are sized by need"
 _NO_PAUSE = "no pause, which is the default; keepalived refuses 0, and makes none either"
-_NO_BFD = "BFD runs in the process that tracks, in the ordinary class"
+_NO_BFD = "BFD runs in the process that tracks, then in a real-time class with its memory locked"
 _DUMPS = "state is read over the control socket, no dump files are written"
 _STAYS_WITH_FILES = "the configuration is read where it is"
 
