@@ -10,7 +10,8 @@ import pytest
 from haxlb.model.facts import ForeignAdvertHeard
 from haxlb.model.node import Role
 
-VERSIONS = [{"version": 2}, {"version": 2, "auth_pass": "secret"}, {"version": 3}]
+SIGNED = {"version": 2, "auth_pass": "secret", "auth_ah": True}
+VERSIONS = [{"version": 2}, {"version": 2, "auth_pass": "secret"}, SIGNED, {"version": 3}]
 
 
 @pytest.fixture(params=[*VERSIONS, {"version": 2, "unicast": True}, {"version": 3, "unicast": True}], ids=str)
