@@ -10,10 +10,16 @@ from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import Kind
 from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Word
+from keepalived_compat.values import plausible_account
 
 Accounts = Callable[[str, str], str]
 """Says which of a user and a group (empty = not named) does not exist on this host; empty = nothing is wrong."""
 
+_LOST = {
+    "user": "the script is not run",
+    "script_user": "scripts that name no user of their own are not run",
+    **dict.fromkeys(("notify_fifo", "vrrp_notify_fifo", "lvs_notify_fifo"), "the FIFO is not used"),
+}
 _FIFOS = ("notify_fifo", "vrrp_notify_fifo", "lvs_notify_fifo")
 
 
@@ -47,11 +53,12 @@ def check_accounts(root: Section, accounts: Accounts, complaints: Complaints) ->
     """Every user and group that is named exists on this host."""
     for words, what in _named_accounts(root):
         wrong = accounts(words[0].text, words[1].text if len(words) > 1 else "")
-        if wrong:
+        # What is no name of a user has been complained of: it was meant as an argument.
+        if wrong and plausible_account(words[0].text):
             complaints.error(
                 "unknown-account",
                 words[0],
-                f"{what}: {wrong}; it is not run, as with keepalived",
+                f"{what}: {wrong}; {_LOST.get(what, 'it is not run')}, as with keepalived",
                 "`useradd --system --no-create-home NAME` makes one, or leave it to `script_user`",
             )
 

@@ -74,10 +74,11 @@ def read_instance_vips(
             complaints.escalate(meant)
     elif (not lines and not excluded) or (fatal and not found):
         complain = complaints.fatal if fatal else complaints.warning
+        usable = " that can be used" if lines else ""
         complain(
             "no-vip",
             block.argument_span,
-            f"{name} has no virtual_ipaddress: a master without one serves nothing",
+            f"{name} has no virtual_ipaddress{usable}: a master without one serves nothing",
             "add `virtual_ipaddress { ADDRESS/PREFIX }`",
         )
     if found and wire.family == INET6 and not wire.unicast and not found[0][0].address.is_link_local:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 from haxlb.config.commands import command_of, user_and_group
 from haxlb.config.globals import Globals
@@ -84,6 +85,12 @@ def _mail(given: Globals, complaints: Complaints) -> MailSettings | None:
         )
     if entry is None or not recipients:
         return None
+    host = entry.words[1]
+    if ":" in host.text and not _is_address(host.text):
+        complaints.error(
+            "bad-value", host, f"smtp_server: `{host.text}` is no host; no mail is sent", "smtp_server HOST [PORT]"
+        )
+        return None
     number: int | None = None
     if len(entry.words) > 2:  # noqa: PLR2004 - the keyword and the host
         try:
@@ -92,7 +99,7 @@ def _mail(given: Globals, complaints: Complaints) -> MailSettings | None:
             complaints.error("bad-value", entry.words[2], f"smtp_server: {problem.message}; 25 is used", "1 to 65535")
     sender = given.entry("notification_email_from")
     return MailSettings(
-        server=entry.words[1].text,
+        server=host.text,
         port=number or 25,
         helo_name=given.value("smtp_helo_name", ""),
         connect_timeout_us=given.value("smtp_connect_timeout", 30) * SECOND_US,
@@ -100,6 +107,14 @@ def _mail(given: Globals, complaints: Complaints) -> MailSettings | None:
         recipients=recipients,
         faults=not given.has("no_email_faults"),
     )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_alerts(given: Globals, alerting: Iterator[Span], *, mails: bool, complaints: Complaints) -> None:

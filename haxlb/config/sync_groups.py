@@ -55,7 +55,7 @@ class _Reader:
                         "add `group { INSTANCE … }`",
                     )
                 continue
-            if len(members) == 1:
+            if sum(map(len, lines_of(section, "group"))) == 1:
                 self._complaints.warning(
                     "lonely-member",
                     entry.argument_span,

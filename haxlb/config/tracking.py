@@ -155,7 +155,10 @@ class _TrackingReader:
             return
         own = section.value("interface")
         for kind in TrackKind:
-            for line in read_tracks(lines_of(section, kind.value), self._complaints, block=kind.value):
+            lines = lines_of(section, kind.value)
+            # Of a line that is not used it has been said that it tracks nothing.
+            self._used |= {(kind, line[0].text) for line in lines}
+            for line in read_tracks(lines, self._complaints, block=kind.value):
                 if kind is TrackKind.INTERFACE and line.name == own:
                     self._complaints.note(
                         "useless-option",
@@ -168,7 +171,6 @@ class _TrackingReader:
                 weight = self._defined(kind, line.word, position)
                 if weight is None:
                     continue
-                self._used.add((kind, line.name))
                 weight = line.weight or weight
                 track = Track(kind=kind, name=line.name, weight=weight.value, reverse=weight.reverse)
                 yield PlacedTrack(track=track, where=line.word.span)
@@ -196,10 +198,8 @@ class _TrackingReader:
                 "define it above what tracks it",
             )
         if found.thing is None:
-            self._used.add((kind, word.text))
             return None
         if isinstance(found.thing, BfdSession) and not found.thing.vrrp:
-            self._used.add((kind, word.text))
             self._complaints.error(
                 "undefined-track",
                 word,

@@ -160,3 +160,10 @@ def test_a_user_after_a_command_in_single_quotes_is_found(run):
     result = run(text)
     assert "notify '/bin/true x' no-such-user\n" in result.output
     assert "unknown-account" in result.output
+
+
+def test_an_argument_that_looks_like_a_user_is_said_once(run):
+    text = (INSTANCE % ("lo", 51)).replace("interface lo", "interface lo\n    notify /bin/true MASTER", 1)
+    result = run(text)
+    assert "script-user" in result.output
+    assert "unknown-account" not in result.output

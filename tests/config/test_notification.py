@@ -133,6 +133,13 @@ def test_a_mail_server_without_a_port_that_can_be_used(of):
     assert (found.mail.port, said) == (25, [("error", "bad-value")])
 
 
+def test_a_mail_server_that_is_none(of):
+    found, said = of(*MAIL[:-1], "smtp_server 192.0.2.25:25", instance="smtp_alert")
+    assert (found.mail, said) == (None, [("error", "bad-value")])
+    found, said = of(*MAIL[:-1], "smtp_server fd00::25")
+    assert (found.mail.server, said) == ("fd00::25", [])
+
+
 SERVER = (
     "virtual_server 10.0.0.1 80 {\nlb_algo rr\nlb_kind DR\nprotocol TCP\n%s\n"
     "real_server 10.0.0.2 80 {\nTCP_CHECK {\n}\n%s\n}\n}\n"

@@ -181,6 +181,12 @@ def test_a_sync_group(loading):
     assert loading(keepalived_conf(config)).config == config
 
 
+def test_a_line_that_is_not_used_is_said_once(loading, codes):
+    script = "vrrp_script s {\nscript /x\n}\n"
+    loaded = loading(script + INSTANCE % ("A", 1, "track_script {\ns wieght -20\n}", 1))
+    assert codes(loaded) == [("error", "unknown-keyword")]
+
+
 def test_a_session_that_is_for_checkers_only_is_not_tracked(loading, codes):
     text = "bfd_instance b {\nneighbor_ip 10.0.0.9\nchecker\n}\n" + INSTANCE % ("A", 1, "track_bfd {\nb\n}", 1)
     loaded = loading(text)
