@@ -16,7 +16,7 @@ from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
 from haxlb.model.node import SECOND_US, VrrpInstance
 from haxlb.model.status import InstanceStatus
-from haxlb.vrrp.advert import Advert, Expected, decode
+from haxlb.vrrp.advert import Advert, Expected, advertised, decode
 from haxlb.vrrp.authentication_header import Sequence
 from haxlb.vrrp.inputs import AdvertReceived, LinkChanged
 from haxlb.vrrp.router import Router
@@ -168,7 +168,7 @@ class Member:
     def _oddities(self, advert: Advert) -> tuple[PeerError, ...]:
         """What keepalived accepts, too: a typing error must not make two MASTERs."""
         oddities = []
-        own = {vip.address for vip in self.instance.vips}
+        own = set(advertised(self.instance))
         theirs = set(advert.addresses)
         if own != theirs:
             ours, others = sorted(own - theirs), sorted(theirs - own)

@@ -43,6 +43,7 @@ __all__ = [
     "Advert",
     "Expected",
     "advert_of",
+    "advertised",
     "decode",
     "encode",
     "group_of",
@@ -53,7 +54,8 @@ __all__ = [
 _TYPE_ADVERTISEMENT = 1
 _HEADER_LENGTH = 8
 _CENTISECOND_US = 10_000
-_MAX_ADDRESSES = 255
+_MAX_ADDRESSES = {4: 255, 6: 90}
+"""What the count can say, and of IPv6 what fits into 1500 bytes: a raw socket does not fragment (EMSGSIZE)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class Advert:
     """It came with the checksum that older keepalived gives unicast."""
 
 
+def advertised(instance: VrrpInstance) -> tuple[IPAddress, ...]:
+    """The addresses that its adverts name: the first ones, as many as fit."""
+    return tuple(vip.address for vip in instance.vips[: _MAX_ADDRESSES[instance.family]])
+
+
 def advert_of(instance: VrrpInstance, priority: int) -> Advert:
     """What an instance sends, with this priority (0 to resign)."""
     auth_type = auth_type_of(instance)
@@ -82,7 +89,7 @@ def advert_of(instance: VrrpInstance, priority: int) -> Advert:
         vrid=instance.vrid,
         priority=priority,
         interval_us=instance.advert_interval_us,
-        addresses=tuple(vip.address for vip in instance.vips[:_MAX_ADDRESSES]),
+        addresses=advertised(instance),
         auth_type=auth_type,
         auth_data=padded_password(instance.auth_pass or "") if auth_type == AUTH_PASS else b"",
     )

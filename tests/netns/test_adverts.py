@@ -21,6 +21,7 @@ from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
+from haxlb.model.addresses import Vip
 from haxlb.model.node import VirtualMac, VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Expected, decode
 from tests.netns.advert_hosts import (
@@ -38,7 +39,7 @@ from tests.netns.advert_hosts import (
     send,
     two_hosts,
 )
-from tests.netns.standin import Ear, eventually, inside
+from tests.netns.standin import Ear, eventually, inside, vip
 
 pytestmark = pytest.mark.netns
 
@@ -261,6 +262,17 @@ def test_a_virtual_mac_over_ipv6(one: Host, two: Host) -> None:
             frames = eventually(lambda: [each for each in ear.frames() if taken.payload in each.frame], "the frame")
             assert [each.source_mac for each in frames] == [mac.mac]
             assert (sender.receive(), receiver.receive()) == ([], [])
+
+
+def test_more_addresses_than_fit_into_a_packet(one: Host, two: Host) -> None:
+    many = tuple(Vip(address=IPv6Address(f"fd00:9::1:{n:x}"), prefix_length=64, interface="eth0") for n in range(300))
+    instance = replace(MULTICAST6, vips=many)
+    instance4 = replace(MULTICAST, vips=tuple(vip(f"10.7.{n // 250}.{n % 250 + 1}") for n in range(300)))
+    sockets = Sockets(one, instance, instance4)
+    with sockets as sender, Sockets(two, instance, instance4) as receiver:
+        send(sender, one, datagrams(instance, LOCAL6["d1"], 100) + datagrams(instance4, ONE, 100))
+        assert {each.payload[1]: each.payload[3] for each in received(receiver, 2)} == {61: 90, 51: 255}
+        assert sockets.log.lines == []
 
 
 def test_unicast_of_a_vrf_is_bound_to_its_device(one: Host, two: Host) -> None:
