@@ -6,6 +6,7 @@ its instances: what it moves from one instance to another stays on, and what nob
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from haxlb.model.node import VrrpInstance
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import TrackKind
 
+_FIREWALL_PATIENCE_S = 2.0
 _PORTION = 16
 """Addresses that are renewed in one go: 3 ms of IPv6."""
 _MOST_ROUTES = 128
@@ -149,7 +151,12 @@ class HostNetwork:
         self._note("static", "; ".join(map(str, self._static.close())))
         self._try("virtual_macs", self._virtual_macs.close)
         self._sysctls.release()
-        await self._firewall.close()
+        try:
+            await asyncio.wait_for(self._firewall.close(), _FIREWALL_PATIENCE_S)
+        except TimeoutError:
+            self._note(
+                "firewall", f"nft did not end within {_FIREWALL_PATIENCE_S:g} s: the table haxlb may still be there"
+            )
 
     def _reconcile(self) -> None:
         instances = self._config.instances

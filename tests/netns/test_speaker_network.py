@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, ip_address
@@ -15,7 +17,9 @@ import pytest
 from lab import Host, Lab
 
 from haxlb.daemon.messages import ConfigureSpeaker, HandOver, Logged, Ready, Stop
+from haxlb.linux.address_requests import encode_removal
 from haxlb.linux.resign import Bequest
+from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
@@ -138,6 +142,22 @@ def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: 
     eventually(lambda: everything(director), "after a flush", 5)
 
 
+def test_it_corrects_but_does_not_fight(director: Host, speaker: SpeakerHandle) -> None:
+    configure(speaker, replace(INSTANCE, routes=(), rules=()))
+    eventually(lambda: own(director) == ALL, "addresses")
+    until = time.monotonic() + 1.5
+    taken_off = 0
+    with inside(director.namespace):
+        netlink = Rtnetlink()
+        request = encode_removal(IPv4Address("10.9.0.100"), 32, socket.if_nametoindex("eth0"))
+    while time.monotonic() < until:
+        taken_off += netlink.change([request]) == [0]
+    netlink.close()
+    # Ten times a second, and the renewals in between.
+    assert 2 <= taken_off <= 20
+    eventually(lambda: own(director) == ALL, "addresses again", 1.5)
+
+
 def test_foreign_addresses_and_routes_are_left_alone(director: Host, speaker: SpeakerHandle) -> None:
     director.run("ip", "address", "add", "10.9.0.200/24", "dev", "eth0")
     director.run("ip", "route", "add", "198.51.100.0/24", "via", "10.9.0.77")
@@ -238,6 +258,28 @@ def test_an_interface_that_vanishes_and_comes_back_has_everything_again(lab: Lab
         director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
         director.run("ip", "link", "set", "tmp0", "up")
         eventually(lambda: own(director, "tmp0") == {"10.8.0.5"}, "the VIP again")
+
+
+def test_an_interface_that_is_renamed_keeps_nothing_of_ours(director: Host) -> None:
+    director.run("ip", "link", "add", "tmp0", "type", "veth", "peer", "name", "tmp1")
+    for name in ("tmp0", "tmp1"):
+        director.run("ip", "link", "set", name, "up")
+    instance = replace(
+        VMAC,
+        interface="tmp0",
+        source=IPv4Address("10.9.0.1"),
+        excluded_vips=(vip("10.8.0.5", "tmp0"), vip("2001:db8::5", "tmp0")),
+    )
+    with SpeakerHandle(director) as speaker:
+        configure(speaker, instance)
+        eventually(lambda: own(director, "tmp0") == {"10.8.0.5", "2001:db8::5"}, "the excluded VIPs")
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP")
+        director.run("ip", "link", "set", "tmp0", "name", "other0")
+        speaker.becomes(Role.FAULT)
+        eventually(lambda: own(director, "other0") == set() == own(director, "vrrp.51"), "all are off")
+        director.run("ip", "link", "set", "other0", "name", "tmp0")
+        eventually(lambda: own(director, "tmp0") == {"10.8.0.5", "2001:db8::5"}, "the excluded VIPs again")
+        eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP again")
 
 
 def test_static_entries_are_on_while_it_runs(director: Host, speaker: SpeakerHandle) -> None:

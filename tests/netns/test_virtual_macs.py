@@ -446,7 +446,7 @@ def test_an_nft_that_hangs_is_ended_when_nobody_waits_any_more(director: Host, t
         firewall = Firewall(lambda _: None, nft=str(hanging))
         firewall.refuse((IPv4Address("10.9.0.100"),))
         waiting = asyncio.ensure_future(firewall.settled())
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110, ASYNC240
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
