@@ -16,12 +16,12 @@ from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker_frames import datagrams, sign
 from haxlb.linux import adverts as adverts_module
 from haxlb.linux.advert_filter import SAMPLE
-from haxlb.linux.advert_socket import FLOOD_PAUSE_US
+from haxlb.linux.advert_socket import FLOOD_PAUSE_US, FLOOD_WINDOW_US
 from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import VirtualMac, VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Expected, decode
 from tests.netns.advert_hosts import (
@@ -342,6 +342,40 @@ def test_in_a_flood_the_kernel_judges_and_a_good_advert_gets_through(one: Host, 
         for _ in range(10):
             sender.send(bad_frame)
         assert len(received(receiver, 10)) == 10, "the flood is over: each is counted again"
+
+
+@pytest.mark.parametrize(
+    ("instance", "peer", "strangers"),
+    [
+        (MULTICAST, ONE, [IPv4Address(f"10.9.7.{n}") for n in range(1, 201)]),
+        (MULTICAST6, LOCAL6["d1"], [IPv6Address(f"fe80::7:{n:x}") for n in range(1, 201)]),
+    ],
+    ids=["IPv4", "IPv6"],
+)
+def test_in_a_flood_of_good_adverts_who_was_heard_before_is_heard(
+    one: Host, two: Host, instance: VrrpInstance, peer: IPAddress, strangers: list[IPAddress]
+) -> None:
+    clock = Clock()
+    good = datagrams(instance, peer, 150)
+    flood = [each for sender in strangers for each in datagrams(instance, sender, 100)]
+    with Sockets(one, instance) as sender, Sockets(two, instance, clock=clock) as receiver:
+        for _ in range(3):
+            send(sender, one, good)
+            received(receiver, 1)
+            clock.us += 2 * FLOOD_WINDOW_US
+        for _ in range(6):
+            send(sender, one, [*flood, *good])
+            receiver.receive()
+        while receiver.receive():
+            pass
+        send(sender, one, [*flood, *good])
+        taken = received(receiver, 1)
+        assert peer in {each.source for each in taken}
+        assert len(taken) < 20, "of two hundred strangers next to nobody"
+        clock.us += FLOOD_PAUSE_US
+        receiver.receive()
+        send(sender, one, flood[:5])
+        assert len(received(receiver, 5)) == 5, "strangers are heard again"
 
 
 def test_one_call_takes_a_bounded_batch(one: Host, two: Host) -> None:
