@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
+from socket import AF_INET, AF_INET6
 
 from haxlb.linux.rtnetlink import (
     IFA_ADDRESS,
@@ -68,7 +69,7 @@ def present_addresses(rtnetlink: Rtnetlink, *, family: int = 0, index: int = 0) 
 def parse_address(message: bytes) -> Present | None:
     """The address of an RTM_NEWADDR or RTM_DELADDR, None for families that are not IP."""
     family, prefix_length, flags, _, owner = IFADDRMSG.unpack_from(message, _HEADER_SIZE)
-    if family not in (2, 10):
+    if family not in (AF_INET, AF_INET6):
         return None
     # IFA_ADDRESS is the other end where the two differ (point-to-point).
     local = attribute(message, IFADDRMSG.size, IFA_LOCAL) or attribute(message, IFADDRMSG.size, IFA_ADDRESS)

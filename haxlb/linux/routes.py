@@ -6,8 +6,9 @@ Numbers are those of <linux/rtnetlink.h> and <linux/lwtunnel.h>.
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv6Address, ip_address, ip_network
 from socket import AF_INET, AF_INET6
 
@@ -66,18 +67,29 @@ IndexOf = Callable[[str], int | None]
 
 def encode_addition(route: Route, index_of: IndexOf, flags: int) -> bytes:
     """The request that puts the route on; raises HostError naming what of it cannot be had on this host."""
-    header = _header(route, deleting=False)
-    return request(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | flags, header + _key(route) + _way(route, index_of))
+    with _understood(route):
+        body = _header(route, deleting=False) + _key(route) + _way(route, index_of)
+    return request(RTM_NEWROUTE, NLM_F_ACK | NLM_F_CREATE | flags, body)
 
 
 def encode_removal(route: Route) -> bytes:
     """The request that takes it off wherever it leads; not a route of the same key that is of another protocol."""
-    return request(RTM_DELROUTE, NLM_F_ACK, _header(route, deleting=True) + _key(route))
+    with _understood(route):
+        body = _header(route, deleting=True) + _key(route)
+    return request(RTM_DELROUTE, NLM_F_ACK, body)
 
 
 def key_of(route: Route) -> tuple[str, int, int, int | None]:
     """What the kernel has but one of: destination, table, tos and metric. Raises HostError."""
     return (route.destination, _table(route), _tos(route), route.metric)
+
+
+@contextlib.contextmanager
+def _understood(route: Route) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, LookupError, OverflowError, struct.error) as problem:
+        raise _refusal(route, f"it cannot be understood: {problem}", "see ip-route(8)") from problem
 
 
 def _family(route: Route) -> int:

@@ -44,8 +44,15 @@ def preference_of(rule: Rule) -> int | None:
 
 
 def _body(rule: Rule, preference: int | None) -> bytes:
+    try:
+        return _header(rule) + _attributes(rule, preference)
+    except (ValueError, LookupError, OverflowError, struct.error) as problem:
+        raise _refusal(rule, f"it cannot be understood: {problem}", "see ip-rule(8)") from problem
+
+
+def _header(rule: Rule) -> bytes:
     selectors = dict(rule.selectors)
-    header = _FIB_RULE_HDR.pack(
+    return _FIB_RULE_HDR.pack(
         AF_INET6 if rule.family == _IPV6 else AF_INET,
         _prefix_length(selectors.get("to")),
         _prefix_length(selectors.get("from")),
@@ -56,17 +63,17 @@ def _body(rule: Rule, preference: int | None) -> bytes:
         _ACTIONS[rule.action[0]] if rule.action else _TO_TABLE,
         _INVERT if "not" in selectors else 0,
     )
+
+
+def _attributes(rule: Rule, preference: int | None) -> bytes:
     attributes = b"" if preference is None else _u32(_PRIORITY, preference)
     if _table(rule) >= _NARROW_TABLES:
         attributes += _u32(_TABLE, _table(rule))
     if rule.action[:1] == ("goto",):
         attributes += _u32(_GOTO_TARGET, int(rule.action[1]))
-    if "protocol" not in selectors:
+    if "protocol" not in dict(rule.selectors):
         attributes += attach(_PROTOCOL, bytes([PROTOCOL]))
-    try:
-        return header + attributes + b"".join(_selector(rule, *each) for each in rule.selectors)
-    except (ValueError, OverflowError, struct.error) as problem:
-        raise _refusal(rule, str(problem), "see ip-rule(8)") from problem
+    return attributes + b"".join(_selector(rule, *each) for each in rule.selectors)
 
 
 def _table(rule: Rule) -> int:
