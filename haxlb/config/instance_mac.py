@@ -78,6 +78,14 @@ def read_virtual_mac(
             f"{instance} has use_vmac and use_ipvlan; use_ipvlan is not used",
             "keep one",
         )
+    if unicast and not section.has("vmac_xmit_base"):
+        complaints.warning(
+            "inexact-value",
+            entry.words[0],
+            f"{instance}: {entry.keyword.name} with unicast_peer sends from the instance's interface, as if"
+            " vmac_xmit_base stood here, as in keepalived",
+            "add `vmac_xmit_base`",
+        )
     return _Reader(entry, instance=instance, family=family, vrid=vrid, complaints=complaints, names=names).read(
         xmit_base=section.has("vmac_xmit_base") or unicast, strict=strict
     )

@@ -37,7 +37,7 @@ def instance_lines(instance: VrrpInstance, *, secrets: bool, priority_changes: b
             "authentication", (f"auth_type {'AH' if instance.auth_ah else 'PASS'}", f"auth_pass {password}")
         )
     if instance.virtual_mac is not None:
-        yield from _virtual_mac(instance.virtual_mac, instance)
+        yield from _virtual_mac(instance.virtual_mac)
     yield from _wire(instance)
     yield from _garp(instance.garp)
     yield from _vips("virtual_ipaddress", instance.vips)
@@ -81,7 +81,7 @@ def _wire(instance: VrrpInstance) -> Iterator[str]:
         yield "old_unicast_checksum" + (" never" if instance.old_unicast_checksum == "never" else "")
 
 
-def _virtual_mac(mac: VirtualMac, instance: VrrpInstance) -> Iterator[str]:
+def _virtual_mac(mac: VirtualMac) -> Iterator[str]:
     words = ["use_ipvlan" if mac.ipvlan else "use_vmac", word(mac.interface)]
     if looks_like_option(mac.interface, ipvlan=bool(mac.ipvlan)):
         # keepalived 2.2.7 does not know the word: it would be the name.
@@ -93,8 +93,7 @@ def _virtual_mac(mac: VirtualMac, instance: VrrpInstance) -> Iterator[str]:
     if mac.group:
         words += ["group", str(mac.group)]
     yield " ".join(words)
-    unicast = bool(instance.peers) or instance.unicast_fault_no_peer
-    yield from switches(("vmac_xmit_base", mac.xmit_base and not unicast))
+    yield from switches(("vmac_xmit_base", mac.xmit_base))
 
 
 _RFC_PREFIXES = ("00:00:5e:00:01:", "00:00:5e:00:02:")

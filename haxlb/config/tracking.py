@@ -160,7 +160,7 @@ class _TrackingReader:
             self._used |= {(kind, line[0].text) for line in lines}
             for line in read_tracks(lines, self._complaints, block=kind.value):
                 if kind is TrackKind.INTERFACE and line.name == own:
-                    self._complaints.note(
+                    self._complaints.warning(
                         "useless-option",
                         line.word,
                         f"track_interface: {own} is the instance's own, whose loss is a fault anyway;"

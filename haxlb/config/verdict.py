@@ -53,6 +53,7 @@ _SAID_BY_KEEPALIVED = frozenset(
         "strict-conflict",
         "sync-group-weight",
         "lonely-member",
+        "useless-option",
     }
 )
 """Codes of warnings that keepalived has, too."""

@@ -59,7 +59,7 @@ UNICAST = ("unicast_src_ip 10.0.0.1", "unicast_peer {", "10.0.0.2", "}")
             {"peers": (IPv4Address("10.0.0.2"),)},
             [("error", "mixed-family")],
         ),
-        (("track_interface {", "eth0", "}"), {"tracks": ()}, [("note", "useless-option")]),
+        (("track_interface {", "eth0", "}"), {"tracks": ()}, [("warning", "useless-option")]),
         (
             ("track_interface {", "eth1 weight -5", "}"),
             {"tracks": (Track(kind=TrackKind.INTERFACE, name="eth1", weight=-5),)},

@@ -60,8 +60,11 @@ def test_virtual_macs_of_other_interfaces_are_not_supported_yet(instance):
 
 
 def test_unicast_leaves_from_the_base(instance):
-    made, _ = instance("use_vmac", "unicast_peer {", "10.0.0.9", "}", "check_unicast_src")
-    assert made.virtual_mac.xmit_base
+    unicast = ("unicast_peer {", "10.0.0.9", "}", "check_unicast_src")
+    made, said = instance("use_vmac", *unicast)
+    assert (made.virtual_mac.xmit_base, said) == (True, [("warning", "inexact-value")])
+    made, said = instance("use_vmac", "vmac_xmit_base", *unicast)
+    assert (made.virtual_mac.xmit_base, said) == (True, [])
 
 
 def pair(loading, first: str, second: str, prefix: str = ""):
