@@ -41,6 +41,7 @@ class Routing:
         """In the order in which it is their turn to be renewed."""
         self._troubled: dict[Entry, HostError] = {}
         """Held ones that could not be had the last time."""
+        self._place_of: dict[Route, Place] = {}
         self._places: dict[Place, set[Route]] = {}
         """The held routes by what the kernel has but one of."""
         self._preferences: dict[Rule, int] = {}
@@ -58,11 +59,14 @@ class Routing:
         keep = {*wanted, *self._held}
         self._encoded = {key: each for key, each in self._encoded.items() if key[0] in keep}
         self._removals = {key: each for key, each in self._removals.items() if key in keep}
+        # Names of tables are looked up here, in files, and not at take-over.
+        self._place_of = {route: place for route, place in self._place_of.items() if route in self._held}
         self._preferences = {rule: number for rule, number in self._preferences.items() if rule in keep}
         for entry in wanted:
             try:
                 self._addition(entry)
                 self._removal(entry)
+                self._has_twin(entry)
             except HostError:
                 continue
 
@@ -150,15 +154,20 @@ class Routing:
 
     def _has_twin(self, entry: Entry) -> bool:
         """Whether another one of ours has its place in the kernel: the former or the next one of a reload."""
-        return isinstance(entry, Route) and bool(self._places.get(route_codec.key_of(entry), set()) - {entry})
+        return isinstance(entry, Route) and bool(self._places.get(self._place(entry), set()) - {entry})
+
+    def _place(self, route: Route) -> Place:
+        if route not in self._place_of:
+            self._place_of[route] = route_codec.key_of(route)
+        return self._place_of[route]
 
     def _occupy(self, entry: Entry) -> None:
         if isinstance(entry, Route):
-            self._places.setdefault(route_codec.key_of(entry), set()).add(entry)
+            self._places.setdefault(self._place(entry), set()).add(entry)
 
     def _vacate(self, entry: Entry) -> None:
         if isinstance(entry, Route):
-            place = route_codec.key_of(entry)
+            place = self._place(entry)
             self._places.get(place, set()).discard(entry)
             if not self._places.get(place):
                 self._places.pop(place, None)
