@@ -8,7 +8,7 @@ exec >&2
 
 PACKAGES=(
   # To run: BCC (never PyPI's project of that name), the kernel's user-space headers that it compiles with, tools.
-  python3 python3-venv python3-bpfcc linux-libc-dev iproute2 ethtool procps ca-certificates
+  python3 python3-venv python3-bpfcc linux-libc-dev iproute2 nftables ethtool procps ca-certificates
   # The demo's and the tests' peers: web servers, the other implementation of VRRP, an MQTT broker, a dissector.
   nginx-light keepalived frr mosquitto tshark openssl iputils-ping
   # To build the benchmark's counterpart and to check that bpf/ is also plain clang's.
