@@ -8,7 +8,7 @@ from dataclasses import replace
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import VrrpInstance
-from haxlb.vrrp.advert import ADVERT_TTL, AUTH_HEADER, advert_of, encode, group_of, is_unicast
+from haxlb.vrrp.advert import ADVERT_TTL, advert_of, encode, group_of, is_unicast
 from haxlb.vrrp.authentication_header import Key
 
 
@@ -63,8 +63,3 @@ def resignation(instance: VrrpInstance, link: Link | None) -> list[Datagram]:
     """The priority-0 adverts of an instance, for whoever must send them when its speaker is dead; still to `sign`."""
     source = instance.source or own_address(instance, link)
     return [] if source is None else datagrams(instance, source, 0)
-
-
-def needs_signature(instance: VrrpInstance) -> bool:
-    """Whether its adverts carry an authentication header."""
-    return advert_of(instance, 0).auth_type == AUTH_HEADER

@@ -20,15 +20,13 @@ from haxlb.daemon.ports import ClockPort, Datagram, Link
 from haxlb.daemon.speaker_frames import departure, own_address
 from haxlb.linux.advert_filter import CALM, SAMPLE, Signature
 from haxlb.linux.advert_socket import FLOOD_WINDOW_US, AdvertSocket, Place, send6
-from haxlb.linux.ip_packets import ip_packet, packet_of, parse_ip_packet
+from haxlb.linux.ip_packets import packet_of
 from haxlb.linux.log import Complaints
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, PROTOCOL_NUMBER, group_of, is_unicast
 from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
-
-__all__ = ["BATCH", "VRRP_GROUP", "AdvertSockets", "ip_packet", "parse_ip_packet"]
 
 VRRP_GROUP = MULTICAST_GROUP
 BATCH = 128

@@ -17,7 +17,8 @@ from haxlb.daemon.speaker_frames import datagrams, sign
 from haxlb.linux import adverts as adverts_module
 from haxlb.linux.advert_filter import SAMPLE
 from haxlb.linux.advert_socket import FLOOD_PAUSE_US, FLOOD_WINDOW_US
-from haxlb.linux.adverts import AdvertSockets, ip_packet, parse_ip_packet
+from haxlb.linux.adverts import AdvertSockets
+from haxlb.linux.ip_packets import ip_packet, parse_ip_packet
 from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
