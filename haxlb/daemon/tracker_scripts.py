@@ -20,7 +20,7 @@ from haxlb.vrrp.track_script import ScriptCounter
 GRACE_US = 2 * SECOND_US
 """Between SIGTERM and SIGKILL."""
 STARTS_AT_ONCE = 1
-"""On a busy host a start takes milliseconds, and a BFD session may want to send every ten: that comes between."""
+"""A BFD session in the same process may want to send every ten milliseconds: that comes between."""
 
 
 @dataclass(slots=True)

@@ -1,15 +1,18 @@
-"""Starts an operator's command as its user, without holding up the loop that starts it.
+"""Starts an operator's command as its user, without holding up who starts it.
 
 A fork of a Python process blocks it for milliseconds, posix_spawn for a tenth of one; but posix_spawn cannot change the
-user. util-linux's setpriv can, and it ties the command's life to ours. Figures: docs/reference/tracking.md.
+user. util-linux's setpriv can, and it ties the command's life to ours. On a busy host even posix_spawn takes long: it
+returns when the child has got a CPU and has reached its exec. Python's own keeps the interpreter locked meanwhile; the
+C library's, called by ctypes, does not, so that a thread can wait. Figures: docs/reference/tracking.md.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from haxlb.linux.script_security import Identity, locate
 from haxlb.model.errors import HostError
@@ -19,25 +22,46 @@ SETPRIV = "/usr/bin/setpriv"
 _WITHHELD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "IFS")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
+# <spawn.h>
+_SETSIGDEF = 0x04
+_SETSIGMASK = 0x08
+_SETSID = 0x80
+_ROOM = 1024
+"""Bytes for each of the C library's own structures, the largest of which has 336."""
+_libc = ctypes.CDLL(None)
+_Words = Sequence[str]
 
-def start(argv: Sequence[str], runner: Identity, *, setpriv: str = SETPRIV) -> int:
-    """Run the command and return its pid. Raises HostError.
 
-    It leads a session and process group of its own, has no supplementary groups, and reads and writes /dev/null. Where
-    setpriv is there, the kernel sends it SIGTERM when this process dies. The caller reaps it.
+def starter(argv: _Words, runner: Identity, *, setpriv: str = SETPRIV) -> Callable[[], int]:
+    """What starts the command when it is called, in whatever thread, and returns its pid. It raises HostError.
+
+    The command leads a session and process group of its own, has no supplementary groups, and reads and writes
+    /dev/null. Where setpriv is there, the kernel sends it SIGTERM when the thread that started it ends. The caller
+    reaps it.
     """
-    path = locate(argv[0])
+    path = locate(argv[0]) or argv[0]
     same = (runner.uid, runner.gid) == (os.geteuid(), os.getegid())
-    try:
-        if os.access(setpriv, os.X_OK):
-            return _spawn([setpriv, *_options(runner), "--", path, *argv[1:]])
-        if same:
-            return _spawn([path, *argv[1:]])
-        return _fork([path, *argv[1:]], runner)
-    except OSError as problem:
-        raise HostError(
-            f"{argv[0]}: {problem.strerror}", remedy="check the path and that it may be executed"
-        ) from problem
+    if os.access(setpriv, os.X_OK):
+        work = _spawning([setpriv, *_options(runner), "--", path, *argv[1:]])
+    elif same:
+        work = _spawning([path, *argv[1:]])
+    else:
+        work = _forking([path, *argv[1:]], runner)
+
+    def begin() -> int:
+        try:
+            return work()
+        except OSError as problem:
+            raise HostError(
+                f"{argv[0]}: {problem.strerror}", remedy="check the path and that it may be executed"
+            ) from problem
+
+    return begin
+
+
+def start(argv: _Words, runner: Identity, *, setpriv: str = SETPRIV) -> int:
+    """Start the command now, as `starter` says; its pid. Raises HostError."""
+    return starter(argv, runner, setpriv=setpriv)()
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
@@ -63,34 +87,63 @@ def _options(runner: Identity) -> list[str]:
     return options
 
 
-def _spawn(argv: list[str]) -> int:
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        return os.posix_spawn(
-            argv[0],
+def _spawning(argv: _Words) -> Callable[[], int]:
+    """Everything is laid out beforehand: the thread that calls it shall hold the interpreter for as short as can be."""
+    words = _strings(argv)
+    variables = _strings([f"{name}={value}" for name, value in environment().items()])
+    attributes, actions = _attributes(), _actions()
+    pid = ctypes.c_int()
+
+    def work() -> int:
+        number = _libc.posix_spawn(ctypes.byref(pid), words[0], actions, attributes, words, variables)
+        _libc.posix_spawn_file_actions_destroy(actions)
+        if number:
+            raise OSError(number, os.strerror(number))
+        return pid.value
+
+    return work
+
+
+def _strings(words: _Words) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * (len(words) + 1))(*(os.fsencode(each) for each in words), None)
+
+
+def _attributes() -> ctypes.Array[ctypes.c_char]:
+    attributes, none, default = (ctypes.create_string_buffer(_ROOM) for _ in range(3))
+    _libc.sigemptyset(none)
+    _libc.sigemptyset(default)
+    for each in _IGNORED_BY_PYTHON:
+        _libc.sigaddset(default, each)
+    _libc.posix_spawnattr_init(attributes)
+    _libc.posix_spawnattr_setflags(attributes, ctypes.c_short(_SETSIGDEF | _SETSIGMASK | _SETSID))
+    _libc.posix_spawnattr_setsigmask(attributes, none)
+    _libc.posix_spawnattr_setsigdefault(attributes, default)
+    return attributes
+
+
+def _actions() -> ctypes.Array[ctypes.c_char]:
+    actions = ctypes.create_string_buffer(_ROOM)
+    _libc.posix_spawn_file_actions_init(actions)
+    for number in range(3):
+        _libc.posix_spawn_file_actions_addopen(actions, number, os.devnull.encode(), os.O_RDWR, 0)
+    return actions
+
+
+def _forking(argv: _Words, runner: Identity) -> Callable[[], int]:
+    def work() -> int:
+        nothing = subprocess.DEVNULL
+        process = subprocess.Popen(  # noqa: S603 - the operator's own command, as an argument vector
             argv,
-            environment(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, nothing, number) for number in range(3)],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_IGNORED_BY_PYTHON,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,
+            env=environment(),
+            user=runner.uid,
+            group=runner.gid,
+            extra_groups=[],
         )
-    finally:
-        os.close(nothing)
+        process.returncode = 0  # it is reaped by the caller, Popen shall not complain
+        return process.pid
 
-
-def _fork(argv: Sequence[str], runner: Identity) -> int:
-    nothing = subprocess.DEVNULL
-    process = subprocess.Popen(  # noqa: S603 - the operator's own command, as an argument vector
-        argv,
-        stdin=nothing,
-        stdout=nothing,
-        stderr=nothing,
-        start_new_session=True,
-        env=environment(),
-        user=runner.uid,
-        group=runner.gid,
-        extra_groups=[],
-    )
-    process.returncode = 0  # it is reaped by the caller, Popen shall not complain
-    return process.pid
+    return work

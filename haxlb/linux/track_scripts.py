@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from haxlb.linux.log import Log
-from haxlb.linux.script_process import signal_group, start
+from haxlb.linux.script_process import signal_group, starter
 from haxlb.linux.script_security import Identity, insecurity, unfit
 from haxlb.linux.users import Users
 from haxlb.model.errors import HostError
@@ -20,13 +23,19 @@ from haxlb.model.tracking import TrackScript
 @dataclass(slots=True)
 class _Run:
     name: str
-    pid: int
-    pidfd: int
-    signalled: bool = False
+    pid: int = 0
+    """0 = it is being started."""
+    pidfd: int = -1
+    signalled: signal.Signals | None = None
+    """The last signal that it was to get."""
 
 
 class TrackScripts:
-    """Every run is a process group of its own, watched by pidfd."""
+    """Every run is a process group of its own, watched by pidfd.
+
+    One thread starts them, since on a busy host a start takes longer than a BFD session may be silent. It lives as long
+    as this process: the kernel ends scripts with the thread that has started them (PR_SET_PDEATHSIG).
+    """
 
     def __init__(self, on_ended: Callable[[int, bool, str], None], log: Log) -> None:
         """`on_ended` hears the ticket, whether it ended with exit code 0, and how in words."""
@@ -39,6 +48,8 @@ class TrackScripts:
         self._sound: set[str] = set()
         """Scripts whose last run went well."""
         self._runs: dict[int, _Run] = {}
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scripts")
+        self._owner = threading.get_native_id()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -65,14 +76,19 @@ class TrackScripts:
             problem = unfit(script.run.argv, runner, security=self._security)
             if problem:
                 return problem
-        try:
-            pid = start(script.run.argv, runner)
-        except HostError as problem:
-            self._sound.discard(script.name)
-            return problem.message
-        run = self._runs[ticket] = _Run(script.name, pid, os.pidfd_open(pid))
+        self._runs[ticket] = _Run(script.name)
         self._idle.clear()
-        self._loop.add_reader(run.pidfd, self._ended, ticket)
+        begin = starter(script.run.argv, runner)
+
+        def work() -> int:
+            follow(self._owner)
+            return begin()
+
+        def done(pid: Future[int]) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._started, ticket, pid)
+
+        self._thread.submit(work).add_done_callback(done)
         return ""
 
     def terminate(self, ticket: int) -> None:
@@ -94,23 +110,51 @@ class TrackScripts:
     def _signal(self, ticket: int, number: signal.Signals) -> None:
         run = self._runs.get(ticket)
         if run is not None:
-            run.signalled = True
-            signal_group(run.pid, number)
+            run.signalled = number
+            if run.pid:
+                signal_group(run.pid, number)
+
+    def _started(self, ticket: int, pid: Future[int]) -> None:
+        run = self._runs[ticket]
+        try:
+            run.pid = pid.result()
+        except HostError as problem:
+            self._over(ticket, well=False, how=f"cannot be run: {problem.message}")
+            return
+        run.pidfd = os.pidfd_open(run.pid)
+        self._loop.add_reader(run.pidfd, self._ended, ticket)
+        if run.signalled is not None:
+            signal_group(run.pid, run.signalled)
 
     def _ended(self, ticket: int) -> None:
-        run = self._runs.pop(ticket)
+        run = self._runs[ticket]
         self._loop.remove_reader(run.pidfd)
         os.close(run.pidfd)
-        if run.signalled:
+        if run.signalled is not None:
             signal_group(run.pid, signal.SIGKILL)  # what the leader left behind
         code = os.waitstatus_to_exitcode(os.waitpid(run.pid, 0)[1])
-        if code == 0:
+        self._over(ticket, well=code == 0, how=_words(code))
+
+    def _over(self, ticket: int, *, well: bool, how: str) -> None:
+        run = self._runs.pop(ticket)
+        if well:
             self._sound.add(run.name)
         else:
             self._sound.discard(run.name)
         if not self._runs:
             self._idle.set()
-        self._on_ended(ticket, code == 0, _words(code))
+        self._on_ended(ticket, well, how)
+
+
+def follow(thread: int) -> None:
+    """Take the scheduling class of that thread for the calling one.
+
+    In a lower one it could lose the CPU while it holds the interpreter, and with it the thread that is in a hurry.
+    """
+    policy, parameters = os.sched_getscheduler(thread), os.sched_getparam(thread)
+    if (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) != (policy, parameters.sched_priority):
+        with contextlib.suppress(PermissionError):  # then neither has the other one got it for long
+            os.sched_setscheduler(0, policy, parameters)
 
 
 def _runner(script: TrackScript, users: Users) -> Identity | str:

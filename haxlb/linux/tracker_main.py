@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -28,6 +29,8 @@ from haxlb.model.facts import Fact
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult
 
+STACK = 256 * 1024
+"""Of a thread, in bytes: the usual 8 MiB would all be there where memory is locked."""
 SCRIPTS_TIMEOUT_S = 0.5
 """How long scripts that run may take to heed SIGTERM when we leave; nobody waits for what they say."""
 
@@ -37,6 +40,7 @@ class TrackerProcess:
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
+        threading.stack_size(STACK)
         self._wake = TimerfdWake(self._on_wake)
         self._scripts = TrackScripts(self._on_script_ended, pipe.log)
         self._files = TrackFiles(self._on_file, pipe.log)

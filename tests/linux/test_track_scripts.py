@@ -18,6 +18,7 @@ from haxlb.linux.script_security import Identity
 from haxlb.linux.track_scripts import TrackScripts
 from haxlb.linux.users import ourselves
 from haxlb.model.commands import Command
+from haxlb.model.errors import HostError
 from haxlb.model.notification import ScriptSettings
 from haxlb.model.tracking import TrackScript
 
@@ -306,6 +307,43 @@ def test_a_script_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
         bench.scripts.kill(bench.ticket)
         assert await bench.end() == (False, "killed by SIGKILL")
         bench.scripts.kill(bench.ticket)  # nobody is hit
+
+    run(test())
+
+
+def test_a_run_that_is_ended_while_it_is_still_being_started() -> None:
+    async def test() -> None:
+        bench = Bench()
+        bench.start("/bin/sleep", "60")
+        bench.scripts.terminate(bench.ticket)
+        assert await bench.end() == (False, "killed by SIGTERM")
+
+    run(test())
+
+
+def test_what_the_kernel_does_not_start_is_said() -> None:
+    with pytest.raises(HostError, match="/nowhere/check: No such file or directory"):
+        script_process.start(("/nowhere/check",), ourselves(), setpriv="/nowhere/setpriv")
+
+
+@needs_root
+def test_the_thread_that_starts_scripts_is_in_our_class_and_scripts_are_not(safe: Path) -> None:
+    class_of = os.sched_getscheduler
+    out = safe / "out"
+
+    async def test() -> None:
+        bench = Bench()
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        try:
+            bench.start("/bin/sh", "-c", f"chrt -p $$ > {out}")
+            assert await bench.end() == (True, "exit code 0")
+            assert bench.scripts._thread.submit(class_of, 0).result() & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
+        finally:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        assert "SCHED_OTHER" in out.read_text()
+        bench.start("/bin/true")
+        await bench.end()
+        assert bench.scripts._thread.submit(class_of, 0).result() == os.SCHED_OTHER
 
     run(test())
 
