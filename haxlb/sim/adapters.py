@@ -7,11 +7,12 @@ socket whose process is stopped) is done here by `haxlb.sim.director`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
-from haxlb.model.notification import NotifyDue
+from haxlb.model.routes import Route, Rule
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import Timer, VirtualLoop
 
@@ -40,18 +41,20 @@ class VirtualWake:
         self._clock = clock
         self._on_wake = on_wake
         self._deadline_us: int | None = None
+        """On the node's own clock, which stands still while its host is suspended."""
         self._timer: Timer | None = None
 
     def wake_at(self, deadline_us: int | None) -> None:
         """Replace the former request; None = no wake-up."""
-        self._deadline_us = None if deadline_us is None else deadline_us - self._clock.offset_us
-        if self._deadline_us is None:
+        self._deadline_us = deadline_us
+        if deadline_us is None:
             return
+        at = deadline_us - self._clock.offset_us
         if self._timer is not None:
-            if self._timer.when_us <= self._deadline_us:
+            if self._timer.when_us <= at:
                 return
             self._timer.cancel()
-        self._timer = self._loop.at(self._deadline_us, self._fire)
+        self._timer = self._loop.at(at, self._fire)
 
     def close(self) -> None:
         """Its process is gone."""
@@ -64,8 +67,8 @@ class VirtualWake:
         self._timer = None
         if self._deadline_us is None:
             return
-        if self._deadline_us > self._loop.now_us:
-            self._timer = self._loop.at(self._deadline_us, self._fire)
+        if self._deadline_us > self._clock.now():
+            self._timer = self._loop.at(self._deadline_us - self._clock.offset_us, self._fire)
             return
         self._deadline_us = None
         self._on_wake()
@@ -158,15 +161,30 @@ class VirtualLinks:
         nic = self._nics.get(interface)
         if nic is None:
             return None
-        return Link(interface=interface, up=nic.carrier, mac=nic.mac, address=nic.addresses[0])
+        return Link(
+            interface=interface,
+            up=nic.carrier,
+            mac=nic.mac,
+            address=next((each for each in nic.addresses if isinstance(each, IPv4Address)), None),
+            address6=next((each for each in nic.addresses if isinstance(each, IPv6Address)), None),
+        )
 
 
-class NotifyLog:
-    """NotifyPort: remembers what the operator would have been told."""
+class RouteTable:
+    """RoutePort: the virtual routes and rules that this host's kernel has."""
 
-    def __init__(self) -> None:
-        self.dues: list[NotifyDue] = []
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self.present: dict[Route | Rule, None] = {}
 
-    def notify(self, due: NotifyDue) -> None:
-        """Nothing is started."""
-        self.dues.append(due)
+    def add(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Put on."""
+        self.present.update(dict.fromkeys((*routes, *rules)))
+        self._on_change()
+
+    def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
+        """Take off; those not there are no error."""
+        entries: tuple[Route | Rule, ...] = (*routes, *rules)
+        for each in entries:
+            self.present.pop(each, None)
+        self._on_change()

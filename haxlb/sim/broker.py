@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from haxlb.model.node import Role
 from haxlb.sim.loop import Timer, VirtualLoop
 from haxlb.splitbrain.watch import LAST_WILL_US
 
@@ -25,6 +26,8 @@ class Broker:
         self._loop = loop
         self._sessions: dict[str, Deliver] = {}
         self._retained: dict[tuple[str, Claim], None] = {}
+        self.states: dict[tuple[str, str], tuple[Role, int]] = {}
+        """By node and instance: the retained state, and how often one was published."""
         self._silent: dict[str, Timer] = {}
 
     def connected(self, node: str) -> bool:
@@ -50,6 +53,11 @@ class Broker:
         for other in self._sessions:
             if other != node:
                 self._loop.after(LATENCY_US, partial(self._deliver, other, node, claim, master))
+
+    def publish_state(self, node: str, instance: str, role: Role) -> None:
+        """The retained state of an instance. Delivered to nobody who plays a part."""
+        _, times = self.states.get((node, instance), (role, 0))
+        self.states[node, instance] = (role, times + 1)
 
     def close(self, node: str) -> None:
         """The connection is closed or reset: the last will takes back what is still claimed."""

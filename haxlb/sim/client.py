@@ -7,7 +7,7 @@ so does the kernel of a director whose processes are frozen or dead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from haxlb.daemon.ports import Datagram
@@ -33,7 +33,10 @@ class Client:
         loop: VirtualLoop,
         ledger: Ledger,
         lan: Lan,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_change`: they have another belief."""
+        self._on_change = on_change
         self.segment = segment
         self.vips = tuple(dict.fromkeys(vips))
         self.nic = Nic(
@@ -56,7 +59,7 @@ class Client:
         """Note who is served now; start to ask where nobody is."""
         for vip in self.vips:
             nic = self._cache.get(vip)
-            served = nic is not None and nic.carrier
+            served = nic is not None and nic.alive
             self.unserved.set(vip, now, so=not served)
             if served and vip in self._asking:
                 self._asking.pop(vip).cancel()
@@ -83,6 +86,7 @@ class Client:
             self._cache[vip] = sender
             self._ledger.note("clients", f"send the traffic of {vip} to {sender.host}")
             self.look(self._loop.now_us)
+            self._on_change()
 
     def _ask_in(self, vip: IPAddress, delay_us: int) -> None:
         self._asking[vip] = self._loop.after(delay_us, partial(self._ask, vip))

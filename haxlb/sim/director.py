@@ -1,8 +1,8 @@
 """A virtual director: a kernel that outlives its processes, and haxlb's processes, which can be stopped and killed.
 
-The speaker, the detector and the claimant are the real ones. What is virtual is the host around them: a stopped
-process leaves its socket filling and its addresses expiring, a killed one leaves them to the supervisor or to their
-lifetimes, and the forwarder goes on for as long as there is power.
+The speaker, the tracker and most of the supervisor are the real ones. What is virtual is the host around them: a
+stopped process leaves its socket filling and its addresses expiring, a killed one leaves them to the supervisor or to
+their lifetimes, and the forwarder goes on for as long as there is power.
 """
 
 from __future__ import annotations
@@ -14,32 +14,40 @@ from typing import TYPE_CHECKING
 
 from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker import Speaker, resignation
+from haxlb.daemon.speaker_frames import sign
+from haxlb.daemon.tracking import anything
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, RoleChanged
-from haxlb.model.node import Role
-from haxlb.sim.adapters import (
-    AddressTable,
-    NotifyLog,
-    VirtualAdverts,
-    VirtualAnnouncer,
-    VirtualClock,
-    VirtualLinks,
-    VirtualWake,
-)
+from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
+from haxlb.model.notification import NotifyDue
+from haxlb.model.tracking import TrackResult
+from haxlb.sim.adapters import VirtualAnnouncer, VirtualWake
+from haxlb.sim.judged import Bench, JudgedAdverts, JudgedAnnouncer, JudgedNotify
+from haxlb.sim.kernel import Kernel
 from haxlb.sim.lan import Nic
 from haxlb.sim.membership import Membership, Process
 from haxlb.sim.supervisor import Supervisor
 from haxlb.sim.topology import Station
+from haxlb.sim.tracked import Health, Key, Tracking
+from haxlb.vrrp.advert import Expected
+from haxlb.vrrp.authentication_header import clock_sequence
+from haxlb.vrrp.holdings import addresses
 
 if TYPE_CHECKING:
     from haxlb.sim.world import World
 
-LIFETIME_US = (1_300_000, 2_000_000)
-"""Addresses live for two seconds and are renewed every 0.7 s: so much is left at any moment."""
+LEFT = 0.65
+"""Addresses are renewed after a third of their lifetime: at least so much of it is left at any moment."""
 BEQUEST_US = 5_000
 """The supervisor notices the closed pipe and sends what it has prepared."""
 RESPAWN_US = 300_000
 """A new speaker: the interpreter's start."""
+PIPE_US = 300
+"""From one process to another."""
+_SEQUENCE_LEAD = 16
+"""As in `haxlb.linux.resign`: adverts out of turn may have taken the speaker this far ahead of its clock's number."""
+EPOCH_US = 1_800_000_000_000_000
+"""The time of day at the beginning of every world."""
 
 
 class Director:
@@ -50,40 +58,45 @@ class Director:
         self.name = station.config.node
         self.powered = False
         self.process = Process.DEAD
+        self.suspended = False
         self.roles: dict[str, Role] = {}
         self.alarms: dict[str, AlarmRaised] = {}
-        self.notifications = NotifyLog()
+        self.health: dict[Key, Health] = {}
+        """Of what it tracks; who is not named is well."""
+        self.wall_offset_us = EPOCH_US
+        """The time of day less the world's."""
         self._world = world
         self._random = random
-        self.nics: dict[str, Nic] = {}
-        for plan in station.nics:
-            nic = Nic(
-                host=self.name,
-                interface=plan.interface,
-                segment=plan.segment,
-                mac=plan.mac,
-                addresses=plan.addresses,
-                receiver=self,
-                carrier=False,
-            )
-            self.nics[plan.interface] = nic
-            world.lan.plug(nic)
+        self.kernel = Kernel(
+            station,
+            receiver=self,
+            lan=world.lan,
+            loop=world.loop,
+            on_addresses=self._on_addresses,
+            on_routes=world.touch,
+        )
+        self.nics = self.kernel.nics
+        self.addresses = self.kernel.addresses
+        self._clock = self.kernel.clock
         self.memberships = tuple(
             Membership(
                 director=self,
                 instance=each,
-                router=(self.nics[each.interface].segment, each.vrid),
+                router=(self.nics[each.interface].segment, each.key[1]),
                 nic=self.nics[each.interface],
             )
             for each in self.config.instances
         )
-        self.addresses = AddressTable(self.nics, self._on_addresses)
-        self._clock = VirtualClock(world.loop, 0)
+        self.bench = Bench(self.name, self._clock, self._accuse)
+        self.bench.configure(self.config)
         self._wake = VirtualWake(world.loop, self._clock, self._on_wake)
-        self._adverts = VirtualAdverts(world.lan, self.nics)
         self._speaker: Speaker | None = None
         self._supervisor: Supervisor | None = None
+        self._tracking: Tracking | None = None
+        self._results: list[TrackResult] = []
+        """On their way to the speaker."""
         self._missed: dict[str, Callable[[], None]] = {}
+        self._slept_at_us = 0
         self._life = 0
         """Counts starts, stops and freezes: what was planned for an earlier life does not happen."""
 
@@ -98,14 +111,21 @@ class Director:
         assert self._speaker is not None
         return self._speaker
 
+    @property
+    def told(self) -> list[str]:
+        """The lines that its operator was told since haxlb was started, where it runs."""
+        return [] if self._supervisor is None else self._supervisor.fifo.lines
+
+    def membership_of(self, name: str) -> Membership | None:
+        """The part of one instance, by its present name."""
+        return next((each for each in self.memberships if each.instance.name == name), None)
+
     # -- what can be done to it
 
     def power_on(self) -> None:
         """Boot: links up, haxlb started."""
         self.powered = True
-        self._clock.offset_us = self._random.randrange(1_000_000, 1_000_000_000) - self._world.loop.now_us
-        for nic in self.nics.values():
-            nic.carrier = True
+        self.kernel.boot(self._random.randrange(1_000_000, 1_000_000_000), self._world.loop.now_us)
         self._note("power on, haxlb starts")
         self.start()
 
@@ -124,11 +144,20 @@ class Director:
             on_alarm=self._tell_alarm,
         )
         self._start_speaker()
+        self._start_tracker()
 
     def stop(self, reason: str) -> None:
         """Orderly: `systemctl stop haxlb`. The forwarder stays."""
         self._note(f"haxlb stops in order: {reason}")
         self.speaker.stop(reason)
+        self._world.look()
+        self._die()
+
+    def kill_supervisor(self) -> None:
+        """SIGKILL for the supervisor: the other processes find their pipes closed, and the speaker hands over."""
+        self._note("the supervisor is killed: the speaker resigns and ends")
+        self.speaker.stop("the supervisor is gone")
+        self._world.look()
         self._die()
 
     def kill(self) -> None:
@@ -140,28 +169,86 @@ class Director:
     def kill_speaker(self) -> None:
         """SIGKILL for the speaker alone: the supervisor resigns for it and starts another."""
         self._note("the speaker is killed")
-        masters = [each for each in self.memberships if each.role is Role.MASTER]
         self._close_speaker()
         self.roles = {}
         life = self._life
-        self._world.loop.after(BEQUEST_US, partial(self._execute_bequest, masters, life))
+        self._world.loop.after(BEQUEST_US, partial(self._execute_bequest, life))
         self._world.loop.after(BEQUEST_US + RESPAWN_US, partial(self._respawn, life))
 
     def freeze(self) -> None:
         """SIGSTOP for all of haxlb, or a hypervisor that steals its time; the kernel goes on."""
         self._note("all processes of haxlb are frozen")
-        self.process = Process.FROZEN
-        self._life += 1
-        if self._supervisor is not None:
-            self._supervisor.freeze()
+        self._stand_still()
         self._expire_later()
-        self._world.touch()
 
     def thaw(self) -> None:
         """They run again, and find the time passed: what comes first is chance."""
         self._note("the processes run again")
+        self._proceed()
+
+    def suspend(self) -> None:
+        """The whole host stands still: the kernel, too, hears and forwards nothing, and no lifetime runs out."""
+        self._note("the host is suspended")
+        self.suspended = True
+        self._slept_at_us = self._world.loop.now_us
+        self._stand_still()
+        self.kernel.sleep(asleep=True)
+
+    def resume_host(self, *, clock_stood: bool) -> None:
+        """It goes on. `clock_stood`: its monotonic clock has not counted the time (as CLOCK_MONOTONIC does not)."""
+        self._note(f"the host goes on{', its clock has stood' if clock_stood else ''}")
+        self.suspended = False
+        self.kernel.sleep(asleep=False)
+        if clock_stood:
+            self._clock.offset_us -= self._world.loop.now_us - self._slept_at_us
+        self._proceed()
+
+    def jump_wall_clock(self, by_us: int) -> None:
+        """Somebody sets the time of day."""
+        self._note(f"the time of day jumps by {by_us / SECOND_US:+.0f} s")
+        self.wall_offset_us += by_us
+
+    def reload(self, config: NodeConfig, what: str) -> None:
+        """`haxlb reload`: the same instances (interface, VRID, family) with other settings or names."""
+        self._note(f"reload: {what}")
+        names = {each.key: each.name for each in self.config.instances}
+        renamed = {names[each.key]: each.name for each in config.instances if names[each.key] != each.name}
+        self.config = config
+        self.roles = {renamed.get(name, name): role for name, role in self.roles.items()}
+        by_key = {each.key: each for each in config.instances}
+        for each in self.memberships:
+            each.reloaded |= each.instance != by_key[each.instance.key]
+            each.instance = by_key[each.instance.key]
+        self.bench.configure(config)
+        self.bench.accounts.renamed(renamed)
+        self.bench.disturb()
+        if self._supervisor is not None:
+            self._supervisor.reload(config)
+        if self._speaker is not None:
+            self._speaker.configure(config.instances, config.sync_groups, config.speaker)
+        self._start_tracker()
+        self._world.laws.restart(self.memberships)
+        self._world.touch()
+
+    def set_health(self, key: Key, health: Health) -> None:
+        """Something that is tracked is so from now on."""
+        self._note(f"{key[0].value} {key[1]} is {health.value}")
+        self.health[key] = health
+        if self._tracking is not None:
+            self._tracking.look(key)
+
+    def _stand_still(self) -> None:
+        self.bench.pause()
+        self.process = Process.FROZEN
+        self._life += 1
+        if self._supervisor is not None:
+            self._supervisor.freeze()
+        self._world.touch()
+
+    def _proceed(self) -> None:
         self.process = Process.RUNNING
         self._life += 1
+        self.bench.proceed()
         if self.addresses.held:
             self.addresses.renew()
         missed, self._missed = self._missed, {}
@@ -171,6 +258,10 @@ class Director:
             each()
         if self._supervisor is not None:
             self._supervisor.thaw()
+            if self._speaker is None:
+                # It died before the supervisor was stopped, which finds that out now.
+                self._world.loop.after(BEQUEST_US, partial(self._execute_bequest, self._life))
+                self._world.loop.after(BEQUEST_US + RESPAWN_US, partial(self._respawn, self._life))
         self._world.touch()
 
     def power_off(self) -> None:
@@ -180,20 +271,23 @@ class Director:
             self._supervisor.lose_power()
             self._supervisor = None
         self._die()
-        self.powered = False
-        for nic in self.nics.values():
-            nic.carrier = False
-        self.addresses.expire()
+        self.powered = self.suspended = False
+        self.kernel.halt()
 
     def unplug(self) -> None:
         """All cables are pulled; the host sees its carriers go."""
         self._note("all links lost")
-        self._set_carriers(up=False)
+        self._set_carriers(up=False, interfaces=tuple(self.nics))
 
     def plug(self) -> None:
         """All cables are back."""
         self._note("all links are back")
-        self._set_carriers(up=True)
+        self._set_carriers(up=True, interfaces=tuple(self.nics))
+
+    def set_link(self, interface: str, *, up: bool) -> None:
+        """One cable, out or in."""
+        self._note(f"{interface} {'is back' if up else 'lost'}")
+        self._set_carriers(up=up, interfaces=(interface,))
 
     def hand_over(self, reason: str) -> None:
         """`haxlb failover`."""
@@ -217,12 +311,15 @@ class Director:
             destination=datagram.destination,
             ttl=datagram.ttl,
             payload=datagram.payload,
+            ah=datagram.ah,
+            ip_header=datagram.ip_header,
             at_us=self._clock.now(),
         )
         if self.process is Process.RUNNING:
+            self.bench.heard(arrived)
             self._speaker.on_datagram(arrived)
         else:
-            self._adverts.queue.append(arrived)
+            self.kernel.adverts.queue.append(arrived)
             self._missed.setdefault("drain", self._drain)
 
     def on_announcement(self, nic: Nic, sender: Nic, vips: tuple[IPAddress, ...]) -> None:
@@ -232,16 +329,22 @@ class Director:
                 self._supervisor.arp_watch.hear(nic, sender, vip)
 
     def answers(self, nic: Nic, address: IPAddress) -> bool:
-        """The kernel answers ARP for what it has, whatever its processes do."""
-        return any(each.address == address and each.interface == nic.interface for each in self.addresses.present)
+        """The kernel answers, whatever its processes do."""
+        return self.kernel.answers(nic, address)
 
     def report(self, fact: Fact) -> None:
         """ReportPort: a fact of the speaker."""
         if isinstance(fact, RoleChanged):
             self.roles[fact.instance] = fact.after
+            member = self.membership_of(fact.instance)
+            if member is not None:
+                self.bench.changed(fact, member.instance.key)
+                self._world.laws.role_changed(member, fact)
             self._note(f"{fact.instance}: {fact.before.value} -> {fact.after.value}: {fact.reason}")
             self._world.touch()
-        elif isinstance(fact, AdvertRejected):
+            self._take_role(fact)
+            return
+        if isinstance(fact, AdvertRejected):
             self._world.note_once(self.name, f"rejects an advert of {fact.address}: {fact.detail}")
         elif isinstance(fact, AlarmRaised | AlarmCleared):
             self._tell_alarm(fact)
@@ -250,41 +353,83 @@ class Director:
     # -- inside
 
     def _start_speaker(self) -> None:
-        self._adverts.queue = []
+        self.kernel.adverts.queue = []
+        self.bench.begin()
         self._speaker = self._world.speaker_class(
             clock=self._clock,
             wake=self._wake,
-            adverts=self._adverts,
+            adverts=JudgedAdverts(self.kernel.adverts, self.bench),
             addresses=self.addresses,
-            announcer=VirtualAnnouncer(self._world.lan, self.nics),
-            links=VirtualLinks(self.nics),
-            notify=self.notifications,
+            routes=self.kernel.routes,
+            announcer=JudgedAnnouncer(VirtualAnnouncer(self._world.lan, self.nics), self.bench),
+            links=self.kernel.links,
+            notify=JudgedNotify(self._notify, self.bench),
             reports=self,
+            epoch_offset_us=self._epoch_us() - self._clock.now(),
         )
-        self._speaker.configure(self.config.instances)
+        self._speaker.configure(self.config.instances, self.config.sync_groups, self.config.speaker)
+        if self._supervisor is not None and self._supervisor.standing.results:
+            self._speaker.on_tracked(self._supervisor.standing.results.values())
         self._world.touch()
 
-    def _execute_bequest(self, masters: list[Membership], life: int) -> None:
-        if life != self._life or self.process is not Process.RUNNING:
+    def _start_tracker(self) -> None:
+        if self._supervisor is None:
             return
-        links = VirtualLinks(self.nics)
-        for each in masters:
-            for datagram in resignation(each.instance, links.link(each.instance.interface)):
-                self._adverts.send(datagram)
-        self.addresses.remove(vip for each in self.memberships for vip in each.instance.vips)
-        for each in masters:
-            self._take(
-                RoleChanged(
-                    instance=each.instance.name,
-                    vrid=each.instance.vrid,
-                    before=Role.MASTER,
-                    after=Role.INIT,
-                    reason="the speaker has died",
-                    priority=each.instance.priority,
-                    at_us=self._clock.now(),
-                )
+        orders = self._supervisor.standing.tracker_orders()
+        if self._tracking is None:
+            if not anything(orders):
+                return
+            self._tracking = Tracking(
+                loop=self._world.loop,
+                clock=self._clock,
+                health=self.health,
+                when=self._when_running,
+                on_tracked=self._on_results,
+                on_fact=self._take,
             )
+        self._tracking.configure(self.config, orders)
+
+    def _epoch_us(self) -> int:
+        return self._world.loop.now_us + self.wall_offset_us
+
+    def _on_results(self, results: tuple[TrackResult, ...]) -> None:
+        """From the tracker by way of the supervisor to the speaker."""
+        if self._supervisor is not None:
+            self._supervisor.take_results(results)
+        self._results += results
+        self._world.loop.after(PIPE_US, partial(self._when_running, "results", self._deliver_results))
+
+    def _deliver_results(self) -> None:
+        results, self._results = self._results, []
+        if results and self._speaker is not None:
+            self.bench.disturb()
+            self._speaker.on_tracked(results)
+            self._world.laws.restart(self.memberships)
+            self._world.touch()
+
+    def _when_running(self, key: str, what: Callable[[], None]) -> None:
+        if self.process is Process.FROZEN:
+            self._missed.setdefault(key, what)
+        elif self.process is Process.RUNNING:
+            what()
+
+    def _execute_bequest(self, life: int) -> None:
+        if life != self._life or self.process is not Process.RUNNING or self._supervisor is None:
+            return
+        for each in self._supervisor.bereaved():
+            for datagram in self._resignation(each):
+                self.kernel.adverts.send(datagram)
+        self.addresses.remove(vip for each in self.memberships for vip in addresses(each.instance))
+        self.kernel.routes.remove(
+            (route for each in self.memberships for route in each.instance.routes),
+            (rule for each in self.memberships for rule in each.instance.rules),
+        )
         self._note("the supervisor takes the addresses off and resigns for the dead speaker")
+
+    def _resignation(self, instance: VrrpInstance) -> list[Datagram]:
+        frames = resignation(instance, self.kernel.links.link(instance.interface))
+        key = Expected.of(instance).key
+        return frames if key is None else sign(frames, key, clock_sequence(self._epoch_us()) + _SEQUENCE_LEAD)
 
     def _respawn(self, life: int) -> None:
         if life == self._life and self.process is Process.RUNNING:
@@ -295,6 +440,10 @@ class Director:
         self._life += 1
         self.process = Process.DEAD
         self._close_speaker()
+        if self._tracking is not None:
+            self._tracking.close()
+            self._tracking = None
+        self._results = []
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None
@@ -303,6 +452,7 @@ class Director:
         self._world.touch()
 
     def _close_speaker(self) -> None:
+        self.bench.end()
         self._speaker = None
         self._wake.close()
         self._missed = {}
@@ -310,17 +460,20 @@ class Director:
         self._world.touch()
 
     def _expire_later(self) -> None:
-        life = self._life
-        self._world.loop.after(self._random.randrange(*LIFETIME_US), partial(self._expire, life))
+        lifetime_us = self.config.speaker.vip_lifetime_s * SECOND_US
+        if lifetime_us:
+            left_us = self._random.randrange(int(lifetime_us * LEFT), lifetime_us)
+            self._world.loop.after(left_us, partial(self._expire, self._life))
 
     def _expire(self, life: int) -> None:
         if life == self._life and self.addresses.present:
             self._note("the kernel takes the addresses off: nobody renewed them")
             self.addresses.expire()
 
-    def _set_carriers(self, *, up: bool) -> None:
-        for interface, nic in self.nics.items():
-            nic.carrier = up
+    def _set_carriers(self, *, up: bool, interfaces: tuple[str, ...]) -> None:
+        self.bench.disturb()
+        for interface in interfaces:
+            self.nics[interface].carrier = up
             self._tell_link(interface)
         self._world.touch()
 
@@ -328,7 +481,7 @@ class Director:
         if self.process is Process.FROZEN:
             self._missed.setdefault(f"link {interface}", partial(self._tell_link, interface))
             return
-        link = VirtualLinks(self.nics).link(interface)
+        link = self.kernel.links.link(interface)
         if self._speaker is not None and link is not None:
             self._speaker.on_link(link)
 
@@ -339,13 +492,25 @@ class Director:
             self._speaker.on_wake()
 
     def _drain(self) -> None:
-        for datagram in self._adverts.receive():
+        for datagram in self.kernel.adverts.receive():
+            self.bench.heard(datagram)
             self.speaker.on_datagram(datagram)
 
     def _on_addresses(self) -> None:
         if self._supervisor is not None:
             self._supervisor.arp_watch.follow()
         self._world.touch()
+
+    def _notify(self, due: NotifyDue) -> None:
+        if self._supervisor is not None:
+            self._supervisor.notify(due)
+
+    def _take_role(self, fact: RoleChanged) -> None:
+        supervisor = self._supervisor
+        if supervisor is not None:
+            before = supervisor.records(fact.instance)
+            supervisor.take(fact)
+            self.bench.accounts.recorded(fact, before, supervisor.records(fact.instance))
 
     def _take(self, fact: Fact) -> None:
         if self._supervisor is not None:
@@ -361,6 +526,9 @@ class Director:
             self.alarms.pop(alarm.key, None)
             self._note(f"alarm {alarm.key} cleared: {alarm.reason}")
         self._world.alarm_changed(self, alarm)
+
+    def _accuse(self, law: str, sentence: str) -> None:
+        self._world.laws.accuse(law, sentence)
 
     def _note(self, what: str) -> None:
         self._world.ledger.note(self.name, what)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
 from itertools import zip_longest
 
+from haxlb.model.addresses import IPAddress
 from haxlb.sim.laws import Breach
 from haxlb.sim.ledger import Entry
 from haxlb.sim.membership import Membership, RouterKey
@@ -15,13 +15,14 @@ from haxlb.sim.topology import Station
 from haxlb.sim.world import Nature, World
 from haxlb.splitbrain import protocol_window_us
 from haxlb.splitbrain.window import master_down_interval_us
+from haxlb.vrrp.holdings import addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
     """One VIP, as its clients saw it."""
 
-    vip: IPv4Address
+    vip: IPAddress
     unserved_us: int
     """How long nobody answered, in sum."""
     theory_us: int
@@ -109,6 +110,7 @@ def play(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: N
         # What a scenario has done between two waits is an event, too.
         world.look()
         loop.run_until(loop.now_us + wait_us)
+    world.finish()
     return Run(
         seed=seed,
         scenario=scenario.name,
@@ -156,12 +158,12 @@ def _outages(world: World, begun_us: int, theories: dict[RouterKey, int]) -> tup
     return tuple(out)
 
 
-def _router_of(world: World, segment: str, vip: IPv4Address) -> RouterKey:
+def _router_of(world: World, segment: str, vip: IPAddress) -> RouterKey:
     return next(
         each.router
         for director in world.directors
         for each in director.memberships
-        for own in each.instance.vips
+        for own in addresses(each.instance)
         if own.address == vip and director.nics[own.interface].segment == segment
     )
 

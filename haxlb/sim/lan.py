@@ -1,7 +1,7 @@
 """The in-memory LAN: segments that carry VRRP messages and gratuitous ARP between the hosts on them.
 
 What a switch, a firewall or a bad cable can do to them is a property here: a direction between two hosts that is cut,
-a latency with jitter, a share of frames that is lost. One direction never reorders.
+a latency with jitter, a share of frames that is lost, comes twice or overtakes others.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ class Wire:
     """Up to so much is added, evenly distributed."""
     loss: float = 0.0
     """Share of frames that vanish, 0 to 1."""
+    duplicates: float = 0.0
+    """Share of frames that arrive twice."""
+    disorder_us: int = 0
+    """Frames may overtake others that were sent up to so much earlier; 0 = one direction never reorders."""
+
+    @property
+    def longest_us(self) -> int:
+        """No frame needs longer than this, but for the queue behind others of the same microsecond."""
+        return self.latency_us + self.jitter_us + self.disorder_us
 
 
 class Receiver(Protocol):
@@ -59,6 +68,15 @@ class Nic:
     receiver: Receiver = field(repr=False)
     carrier: bool = True
     """Cable in, and the host powered."""
+    asleep: bool = False
+    """Its host is suspended: nothing is received or answered, although the cable is in."""
+    base: Nic | None = field(default=None, repr=False)
+    """Of a macvlan: where VRRP messages for its host arrive all the same."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether frames that arrive are taken."""
+        return self.carrier and not self.asleep
 
 
 class Lan:
@@ -68,22 +86,33 @@ class Lan:
         self._loop = loop
         self._random = random
         self._wire = wire
+        self._longest_us = wire.longest_us
         self._ledger = ledger
         self._segments: dict[str, list[Nic]] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._last_arrival: dict[tuple[str, str], int] = {}
+        self._lost_at: dict[tuple[str, str], int] = {}
         self.carried = 0
         self.lost = 0
 
     @property
     def longest_latency_us(self) -> int:
-        """No frame needs longer than this, but for the queue behind others of the same microsecond."""
-        return self._wire.latency_us + self._wire.jitter_us
+        """No frame needs longer than this; of the worst wire that there was."""
+        return self._longest_us
 
     @property
-    def lossy(self) -> bool:
-        """Whether frames can vanish by bad luck."""
-        return self._wire.loss > 0
+    def wire(self) -> Wire:
+        """How good the cables are now."""
+        return self._wire
+
+    @wire.setter
+    def wire(self, wire: Wire) -> None:
+        self._wire = wire
+        self._longest_us = max(self._longest_us, wire.longest_us)
+
+    def lost_at(self, one: str, other: str) -> int:
+        """When a frame between two hosts, in either direction, was lost by bad luck the last time."""
+        return max(self._lost_at.get((one, other), -1), self._lost_at.get((other, one), -1))
 
     def plug(self, nic: Nic) -> None:
         """Connect a NIC to its segment."""
@@ -99,31 +128,33 @@ class Lan:
 
     def reaches(self, sender: Nic, receiver: Nic) -> bool:
         """Whether a frame sent now would arrive, bad luck aside."""
-        return sender.carrier and receiver.carrier and (sender.host, receiver.host) not in self._cuts
+        return sender.alive and receiver.alive and (sender.host, receiver.host) not in self._cuts
 
     def send(self, nic: Nic, datagram: Datagram) -> None:
         """Carry a VRRP message to all others on the segment, or to the holder of its unicast destination."""
         unicast = not datagram.destination.is_multicast
         for other in self._segments[nic.segment]:
-            if other is nic or (unicast and datagram.destination not in other.addresses):
+            if other.host == nic.host or other.base is not None:
                 continue
-            if self._loses(nic, other):
+            if unicast and datagram.destination not in other.addresses:
                 continue
-            arrival = self._arrival(nic, other)
-            self._loop.at(arrival, partial(self._deliver, nic, other, datagram))
+            for _ in range(self._copies(nic, other)):
+                arrival = self._arrival(nic, other)
+                self._loop.at(arrival, partial(self._deliver, nic, other, datagram))
 
     def announce(self, nic: Nic, vips: Iterable[IPAddress]) -> None:
         """Carry gratuitous ARP to all others on the segment."""
         addresses = tuple(vips)
         for other in self._segments[nic.segment]:
-            if other is nic or self._loses(nic, other):
+            if other.host == nic.host:
                 continue
-            self._loop.at(self._arrival(nic, other), partial(self._deliver_announcement, nic, other, addresses))
+            for _ in range(self._copies(nic, other)):
+                self._loop.at(self._arrival(nic, other), partial(self._deliver_announcement, nic, other, addresses))
 
     def ask(self, nic: Nic, address: IPAddress, hear: Callable[[Nic, IPAddress], None]) -> None:
         """An ARP request; `hear` is called with the NIC of each that answers, when its answer arrives."""
         for other in self._segments[nic.segment]:
-            if other is not nic and not self._loses(nic, other):
+            if other.host != nic.host and not self._loses(nic, other):
                 self._loop.at(self._arrival(nic, other), partial(self._answer, nic, other, address, hear))
 
     def _answer(self, asker: Nic, nic: Nic, address: IPAddress, hear: Callable[[Nic, IPAddress], None]) -> None:
@@ -136,13 +167,21 @@ class Lan:
             return True
         if self._wire.loss and self._random.random() < self._wire.loss:
             self.lost += 1
+            self._lost_at[sender.host, receiver.host] = self._loop.now_us
             return True
         self.carried += 1
         return False
 
+    def _copies(self, sender: Nic, receiver: Nic) -> int:
+        if self._loses(sender, receiver):
+            return 0
+        return 2 if self._wire.duplicates and self._random.random() < self._wire.duplicates else 1
+
     def _arrival(self, sender: Nic, receiver: Nic) -> int:
         wire = self._wire
         arrival = self._loop.now_us + wire.latency_us + int(self._random.random() * (wire.jitter_us + 1))
+        if wire.disorder_us:
+            return arrival + int(self._random.random() * (wire.disorder_us + 1))
         path = (sender.mac, receiver.mac)
         last = self._last_arrival.get(path, 0)
         arrival = max(arrival, last)
@@ -160,4 +199,4 @@ class Lan:
 
     def _arrives(self, sender: Nic, receiver: Nic) -> bool:
         """A frame that is under way when its direction is cut is lost; its sender may be gone already."""
-        return receiver.carrier and (sender.host, receiver.host) not in self._cuts
+        return receiver.alive and (sender.host, receiver.host) not in self._cuts

@@ -1,13 +1,21 @@
 """The laws of DESIGN section 6 that a drill checks, after every event that can have touched them.
 
 L1  one voice: directors that hear each other are down to one MASTER per virtual router after the protocol's window
-L2  a VIP is on the interface if, and only if, its instance is MASTER
+L2  what follows the master (VIPs, routes, rules) is on the host if, and only if, its instance is MASTER
 L4  a director that can run has, or is, a MASTER within master_down_interval + skew_time
+L5  each change of a role is told once, in order, to the operator, to MQTT and to the history (`haxlb.sim.accounts`)
 L6  a split brain raises its alarm within two windows, its end clears it, and without one there is no alarm
+L8  adverts are on time, and none is sent without a cause (`haxlb.sim.pace`)
 L10 the same seed gives the same trace (checked by `haxlb.sim.drill`, which runs it twice)
 
+Two more are the simulator's own:
+
+L11 announcements: of a MASTER only, with a cause, and few (`haxlb.sim.pace`)
+L12 clients follow the master: within an advert interval after a MASTER has yielded to another one they send to that
+
 A law with a term is a condition that must not hold for longer than that: it is looked at when something changes, and
-once more when the term is over. So checking costs nothing while nothing happens.
+once more when the term is over. So checking costs nothing while nothing happens. Where frames are lost by bad luck a
+term of L1 or L12 begins anew with each one: the protocol cannot know what it was not told.
 """
 
 from __future__ import annotations
@@ -16,20 +24,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from haxlb.model.facts import AlarmCleared, AlarmRaised
+from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.sim.broker import LATENCY_US as BROKER_LATENCY_US
 from haxlb.sim.broker import Broker
+from haxlb.sim.client import Client
 from haxlb.sim.lan import Lan
 from haxlb.sim.ledger import Ledger
 from haxlb.sim.loop import Timer, VirtualLoop
 from haxlb.sim.membership import Membership, RouterKey
 from haxlb.splitbrain import protocol_window_us
 from haxlb.splitbrain.watch import ARP_SILENCE_US, LAST_WILL_US
-from haxlb.splitbrain.window import master_down_interval_us
+from haxlb.vrrp.holdings import addresses
+from haxlb.vrrp.timers import skew_time
 
 EPSILON_US = 2_000
 """For the events of one and the same moment to take place one after the other."""
+DARK_US = 5_000
+"""How much longer than an advert interval clients may send to one that is MASTER no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +59,21 @@ class Breach:
 class Laws:
     """Looks on; changes nothing."""
 
-    def __init__(self, *, loop: VirtualLoop, lan: Lan, broker: Broker | None, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        loop: VirtualLoop,
+        lan: Lan,
+        broker: Broker | None,
+        ledger: Ledger,
+        clients: tuple[Client, ...] = (),
+        alarms: bool = True,
+    ) -> None:
+        """`alarms`: judge L6."""
+        self._clients = {each.segment: each for each in clients}
+        self._judges_alarms = alarms
+        self._yielded: dict[Membership, None] = {}
+        """Were MASTER, are BACKUP, and have left clients to another MASTER that they heard."""
         self._loop = loop
         self._lan = lan
         self._broker = broker
@@ -67,13 +93,34 @@ class Laws:
             self._split[key] = split
             self._one_voice(members, masters)
             for each in members:
-                self._vip_iff_master(each)
+                self._on_iff_master(each)
                 self._a_master(each, masters)
-                self._an_alarm(each, masters)
+                self._clients_follow(each, masters)
+                if self._judges_alarms:
+                    self._an_alarm(each, masters)
+
+    def role_changed(self, member: Membership, fact: RoleChanged) -> None:
+        """A speaker has reported a change."""
+        self._yielded.pop(member, None)
+        others = [each for each in member.colleagues if each is not member and each.is_live_master]
+        if fact.before is Role.MASTER and fact.after is Role.BACKUP and len(others) == 1 and not member.outvoted:
+            self._yielded[member] = None
+
+    def restart(self, members: Iterable[Membership]) -> None:
+        """Other settings or priorities: what has begun is counted from now on."""
+        routers = {each.router for each in members}
+        for key, timer in list(self._terms.items()):
+            if any(isinstance(each, Membership) and each.router in routers for each in key):
+                timer.cancel()
+                del self._terms[key]
+
+    def accuse(self, law: str, sentence: str) -> None:
+        """Whoever else looks on has seen a law broken."""
+        self._break(law, sentence)
 
     def alarm(self, member: Membership, alarm: AlarmRaised | AlarmCleared) -> None:
         """A director raised or cleared the split-brain alarm of this instance."""
-        if not isinstance(alarm, AlarmRaised):
+        if not isinstance(alarm, AlarmRaised) or not self._judges_alarms:
             return
         # What was seen may be a message that was under way when its sender yielded.
         tolerance = self._lan.longest_latency_us + BROKER_LATENCY_US + EPSILON_US
@@ -88,33 +135,78 @@ class Laws:
                 hear = self._lan.reaches(one.nic, other.nic) and self._lan.reaches(other.nic, one.nic)
                 intervals = (one.instance.advert_interval_us, other.instance.advert_interval_us)
                 window = max(intervals) + 2 * self._lan.longest_latency_us
-                if self._lan.lossy:
-                    window = max(protocol_window_us(one.instance), protocol_window_us(other.instance))
                 self._term(
                     ("L1", one, other),
-                    hear and one in masters and other in masters,
+                    hear and _agree(one, other) and one in masters and other in masters,
                     window,
                     f"{one} and {other} hear each other and were both MASTER for more than {_s(window)}",
+                    (one.director.name, other.director.name),
                 )
 
-    def _vip_iff_master(self, member: Membership) -> None:
+    def _on_iff_master(self, member: Membership) -> None:
         director = member.director
         if not member.runs:
             return
         present = director.addresses.present
-        held = {vip for each in director.memberships if each.role is Role.MASTER for vip in each.instance.vips}
-        for vip in member.instance.vips:
+        masters = [each for each in director.memberships if each.role is Role.MASTER]
+        held = {vip for each in masters for vip in addresses(each.instance)}
+        for vip in addresses(member.instance):
             if member.role is Role.MASTER and vip not in present:
                 self._break("L2", f"{member} is MASTER and {vip.address} is not on {vip.interface}")
             elif vip not in held and vip in present:
                 self._break("L2", f"{member} is {member.role.value} and {vip.address} is still on {vip.interface}")
+        entries = (*member.instance.routes, *member.instance.rules)
+        if entries:
+            routed = {entry for each in masters for entry in (*each.instance.routes, *each.instance.rules)}
+            for entry in entries:
+                if (entry in routed) is not (entry in director.kernel.routes.present):
+                    self._break("L2", f"{member} is {member.role.value}, and the kernel's routes are not: {entry}")
 
     def _a_master(self, member: Membership, masters: list[Membership]) -> None:
-        eligible = member.speaks and member.role in (Role.BACKUP, Role.MASTER)
-        led = any(each is member or self._lan.reaches(each.nic, member.nic) for each in masters)
-        term = longest_down_us(member.instance, member.colleagues) + self._lan.longest_latency_us
+        circle = member.circle
+        eligible = all(self._waits(each) for each in circle) and member not in masters
+        terms = [longest_down_us(each.instance, each.colleagues) for each in circle]
+        term = max(terms) + self._lan.longest_latency_us + member.director.config.speaker.startup_delay_us
         sentence = f"{member} can run and had no MASTER to hear for {_s(term)}"
-        self._term(("L4", member), eligible and not led, term, sentence)
+        self._term(("L4", member), eligible, term, sentence)
+
+    def _waits(self, member: Membership) -> bool:
+        """Whether it could be MASTER, and hears none that is not itself."""
+        if not member.speaks or member.role not in (Role.BACKUP, Role.MASTER):
+            return False
+        others = (each for each in member.colleagues if each is not member and each.is_live_master)
+        return not any(self._lan.reaches(each.nic, member.nic) and _agree(each, member) for each in others)
+
+    def _clients_follow(self, member: Membership, masters: list[Membership]) -> None:
+        """A MASTER that heard a better one and yielded has clients that believe it: they must be told."""
+        key = ("L12", member)
+        if member not in self._yielded and key not in self._terms:
+            return
+        winner = masters[0] if len(masters) == 1 else None
+        astray = False
+        if winner is not None and member in self._yielded and not winner.instance.lower_prio_no_advert:
+            hear = self._lan.reaches(member.nic, winner.nic) and self._lan.reaches(winner.nic, member.nic)
+            astray = hear and member.speaks and self._believed(member, winner)
+        if not astray:
+            self._yielded.pop(member, None)
+        interval = max(each.instance.advert_interval_us for each in member.colleagues)
+        limit = interval + DARK_US + 2 * self._lan.longest_latency_us
+        sentence = f"clients sent to {member} for {_s(limit)} after it had yielded to {winner}"
+        self._term(key, astray, limit, sentence, (member.director.name, "clients"))
+
+    def _believed(self, member: Membership, winner: Membership) -> bool:
+        for vip in addresses(member.instance):
+            nic = member.director.nics[vip.interface]
+            client = self._clients.get(nic.segment)
+            if (
+                client is not None
+                and vip not in member.director.addresses.present
+                and client.believes(vip.address) == member.director.name
+                and winner.director.nics[vip.interface].segment == nic.segment
+                and self._lan.reaches(winner.director.nics[vip.interface], client.nic)
+            ):
+                return True
+        return False
 
     def _an_alarm(self, member: Membership, masters: list[Membership]) -> None:
         key = f"split-brain/{member.instance.name}"
@@ -128,7 +220,7 @@ class Laws:
         self._term(
             ("L6 raise", member),
             seen and not raised,
-            term * 3 if self._lan.lossy else term,
+            term * 3 if self._lan.lost else term,
             f"{member} had another MASTER beside it for {_s(term)} and raised no alarm",
         )
         term = max(2 * window, ARP_SILENCE_US) + slow + (LAST_WILL_US if self._broker is not None else 0)
@@ -142,7 +234,15 @@ class Laws:
         broker = self._broker
         return broker is not None and broker.connected(other.director.name) and broker.connected(member.director.name)
 
-    def _term(self, key: tuple[object, ...], holds: bool, limit_us: int, sentence: str) -> None:  # noqa: FBT001
+    def _term(
+        self,
+        key: tuple[object, ...],
+        holds: bool,  # noqa: FBT001 - the condition
+        limit_us: int,
+        sentence: str,
+        hosts: tuple[str, str] | None = None,
+    ) -> None:
+        """`hosts`: frames lost between them, or from the others of their segment to them, make it begin anew."""
         timer = self._terms.get(key)
         if not holds:
             if timer is not None:
@@ -150,7 +250,15 @@ class Laws:
                 del self._terms[key]
         elif timer is None:
             over = self._loop.now_us + limit_us + EPSILON_US
-            self._terms[key] = self._loop.at(over, partial(self._break, str(key[0])[:2].strip(), sentence))
+            self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
+
+    def _over(self, key: tuple[object, ...], limit_us: int, sentence: str, hosts: tuple[str, str] | None) -> None:
+        lost_at = -limit_us if hosts is None else self._lan.lost_at(*hosts)
+        over = lost_at + limit_us + EPSILON_US
+        if lost_at >= 0 and over > self._loop.now_us:
+            self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
+            return
+        self._break(str(key[0]).split()[0], sentence)
 
     def _break(self, law: str, sentence: str) -> None:
         breach = Breach(law=law, at_us=self._loop.now_us, sentence=sentence)
@@ -164,9 +272,16 @@ def longest_down_us(instance: VrrpInstance, members: Iterable[Membership]) -> in
     interval = instance.advert_interval_us
     if instance.version != 2:  # noqa: PLR2004 - version 2 has one interval for all
         interval = max(interval, *(each.instance.advert_interval_us for each in members))
-    skew = master_down_interval_us(instance) - 3 * instance.advert_interval_us
-    scaled = skew * interval // instance.advert_interval_us if instance.version != 2 else skew  # noqa: PLR2004
-    return 3 * interval + 2 * scaled
+    # What is tracked may have made its priority the lowest.
+    priority = 1 if any(each.weight for each in instance.tracks) else instance.priority
+    return instance.down_timer_adverts * interval + 2 * skew_time(instance.version, priority, interval)
+
+
+def _agree(one: Membership, other: Membership) -> bool:
+    """Version 2 demands equal intervals: while a reload has reached one of them only they do not believe each other."""
+    if one.instance.advert_interval_us == other.instance.advert_interval_us or one.instance.version != 2:  # noqa: PLR2004
+        return True
+    return not (one.reloaded or other.reloaded)
 
 
 def _s(span_us: int) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from haxlb.sim.director import Director
 
 RouterKey = tuple[str, int]
-"""Segment and VRID: what all directors of one virtual router share."""
+"""Segment and VRID (of IPv6: VRID + 256): what all directors of one virtual router share."""
 
 
 class Process(Enum):
@@ -32,8 +32,24 @@ class Membership:
     instance: VrrpInstance
     router: RouterKey
     nic: Nic
+    reloaded: bool = False
+    """Whether its settings are no longer those of the beginning."""
     colleagues: list[Membership] = field(default_factory=list, repr=False)
     """All members of this router, itself included."""
+
+    @property
+    def circle(self) -> list[Membership]:
+        """The members of its sync group on this director, itself included; without a group itself alone."""
+        director = self.director
+        group = next((each for each in director.config.sync_groups if self.instance.name in each.members), None)
+        if group is None:
+            return [self]
+        return [each for each in director.memberships if each.instance.name in group.members]
+
+    @property
+    def outvoted(self) -> bool:
+        """Whether it is in a sync group, which may have left MASTER for another member's sake."""
+        return len(self.circle) > 1
 
     @property
     def role(self) -> Role:

@@ -11,8 +11,13 @@ from haxlb.sim.drill import Run, Split
 from haxlb.sim.scenario import SCENARIOS
 from haxlb.sim.topology import Station
 
+_IPV6 = 256
+"""Added to the VRID of IPv6 instances in `RouterKey`."""
 SCHEMA = "haxlb.drill/1"
-LAWS = "L1 one voice, L2 VIP iff MASTER, L4 a MASTER in time, L6 alarms, L10 same seed same trace"
+LAWS = (
+    "L1 one voice, L2 VIP iff MASTER, L4 a MASTER in time, L5 told once, L6 alarms, L8 adverts in time, "
+    "L10 same seed same trace, L11 announcements in bounds, L12 clients follow"
+)
 
 
 def as_json(runs: Iterable[Run]) -> dict[str, Any]:
@@ -127,7 +132,7 @@ def _splits(run: Run, *, broker: bool) -> list[str]:
     lines = []
     for each in run.splits:
         segment, vrid = each.router
-        where = f"VRID {vrid} on {segment}"
+        where = f"VRID {vrid} on {segment}" if vrid < _IPV6 else f"VRID {vrid - _IPV6} (IPv6) on {segment}"
         begin = f"at {each.begin_us / 1e6:+.3f} s"
         if each.is_election:
             lines.append(f"election: {where} had two MASTERs {begin} for {each.length_us / 1000:.1f} ms")

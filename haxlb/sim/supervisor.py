@@ -1,21 +1,66 @@
-"""What a virtual director's supervisor does with facts: the detector and the claimant are the real ones.
+"""What a virtual director's supervisor does: the standing, notifier, detector, claimant and history are the real ones.
 
-The rest of the real supervisor (control socket, reload, logs) has no part in a drill.
+The rest of the real supervisor (control socket, loading of files, logs) has no part in a drill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
+from haxlb.daemon.history import History, describe
+from haxlb.daemon.messages import Tracked
+from haxlb.daemon.notifier import Notifier
+from haxlb.daemon.standing import Standing
+from haxlb.daemon.supervisor_ports import Outlets
+from haxlb.daemon.supervisor_ports import World as Ports
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, ForeignMacHeard, PeerClaimed, PeerHeard, RoleChanged
-from haxlb.model.node import NodeConfig
+from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
+from haxlb.model.notification import NotifyDue
+from haxlb.model.tracking import TrackResult
 from haxlb.sim.adapters import AddressTable, VirtualClock, VirtualWake
 from haxlb.sim.arp_watch import ArpWatch
 from haxlb.sim.broker import Broker, Claim
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import VirtualLoop
+from haxlb.sim.outlets import FifoLog, SilentLog, outlets
 from haxlb.splitbrain import Claimant, PublishClaim, SplitBrainDetector
+
+
+class Rows(History):
+    """The history, with the number of its rows: equal ones that follow each other are one line in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self, sentence: str, at: float) -> None:
+        """Note a sentence."""
+        super().add(sentence, at)
+        self.count += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What is left of a change of role for those who look later."""
+
+    rows: int
+    """Of the history, all of them."""
+    states: int
+    """How often the instance's state was published on MQTT; -1 = there is no broker."""
+    state: Role | None
+    """The one that is retained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotifierPorts:
+    """What the notifier uses of a supervisor's ports."""
+
+    outlets: Outlets
+    log: SilentLog
+    clock: VirtualClock
 
 
 class Supervisor:
@@ -35,6 +80,15 @@ class Supervisor:
     ) -> None:
         self._name = config.node
         self._clock = clock
+        self.standing = Standing(config=config, bpf_directory="")
+        self.fifo = FifoLog()
+        """What the operator was told, as lines."""
+        self.history = Rows()
+        self._notifier = Notifier(
+            cast("Ports", _NotifierPorts(outlets=outlets(self.fifo), log=SilentLog(), clock=clock)),
+            self.standing,
+            self.take,
+        )
         self._broker = broker
         self._on_alarm = on_alarm
         self._detector = SplitBrainDetector(config.node, config.instances)
@@ -59,7 +113,68 @@ class Supervisor:
         for alarm in self._detector.handle(fact, now):
             self._on_alarm(alarm)
         if isinstance(fact, RoleChanged):
+            self.history.add(describe(fact).sentence, now / SECOND_US)
+            self.standing.roles[fact.instance] = fact.after
+            if self._broker is not None:
+                self._broker.publish_state(self._name, fact.instance, fact.after)
             self._publish(self._claimant.handle(fact, now))
+        self._arm()
+
+    def notify(self, due: NotifyDue) -> None:
+        """The speaker says what the operator is to be told."""
+        self._notifier.take(due)
+
+    def records(self, instance: str) -> Records:
+        """As they are now."""
+        if self._broker is None:
+            return Records(rows=self.history.count, states=-1, state=None)
+        state, times = self._broker.states.get((self._name, instance), (None, 0))
+        return Records(rows=self.history.count, states=times, state=state)
+
+    def take_results(self, results: tuple[TrackResult, ...]) -> None:
+        """The tracker has found these out."""
+        self.standing.take_results(Tracked(results=results))
+
+    def bereaved(self) -> tuple[VrrpInstance, ...]:
+        """The speaker is dead: tell so; what it was MASTER of."""
+        masters = self.standing.masters
+        for each in masters:
+            self.take(
+                RoleChanged(
+                    instance=each.name,
+                    vrid=each.vrid,
+                    before=Role.MASTER,
+                    after=Role.INIT,
+                    reason="the speaker has died",
+                    priority=each.priority,
+                    at_us=self._clock.now(),
+                )
+            )
+        self.standing.roles.clear()
+        self._notifier.speaker_died()
+        return masters
+
+    def reload(self, config: NodeConfig) -> None:
+        """Another configuration is in force; the speaker is told separately."""
+        now = self._clock.now()
+        renamed = self.standing.adopt(config)
+        self._notifier.refresh(reloaded=True)
+        for alarm in self._detector.configure(config.instances, now):
+            self._on_alarm(alarm)
+        self._publish(self._claimant.configure(config.instances))
+        for each in renamed:
+            same = RoleChanged(
+                instance=each.name,
+                vrid=each.vrid,
+                before=Role.MASTER,
+                after=Role.MASTER,
+                reason="renamed",
+                priority=each.priority,
+                at_us=now,
+            )
+            for alarm in self._detector.handle(same, now):
+                self._on_alarm(alarm)
+            self._publish(self._claimant.handle(same, now))
         self._arm()
 
     def freeze(self) -> None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.tracking import TrackKind
+from haxlb.vrrp.holdings import addresses
 
 PRIORITY_STEP = 50
 _DEFAULT_PRIORITY = 100
 _OWNER_PRIORITY = 255
 MOST_NODES = 9
+_IPV4 = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,10 @@ class NicPlan:
     segment: str
     """The LAN that it is on: the first node's name for it."""
     mac: str
-    addresses: tuple[IPv4Address, ...]
-    """The primary one first."""
+    addresses: tuple[IPAddress, ...]
+    """Of both families; the primary one of each first."""
+    base: str = ""
+    """The interface that it is a macvlan or ipvlan of (`use_vmac`); empty = of none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +93,8 @@ def _with_counterparts(known: list[NodeConfig], count: int) -> list[NodeConfig]:
     taken = {each.node for each in known}
     fresh = [name for name in names if name not in taken][: count - len(known)]
     derived = [
-        NodeConfig(
-            node=name,
-            instances=tuple(_counterpart(each, rank) for each in first.instances),
-            mqtt=first.mqtt,
+        replace(
+            first, node=name, instances=tuple(_counterpart(each, rank) for each in first.instances), virtual_servers=()
         )
         for rank, name in enumerate(fresh, start=len(known))
     ]
@@ -121,17 +124,17 @@ def _joined(configs: list[NodeConfig], known: int) -> list[NodeConfig]:
             continue
         owners = [_find(instances, instance) for instances in out]
         taken = [each.source for each in owners[:known] if each is not None and each.source is not None]
-        free = [each for each in (*instance.peers, *_made_up(number)) if each not in taken]
-        addresses = [
+        free = [each for each in (*instance.peers, *_made_up(number, instance.family)) if each not in taken]
+        sources = [
             owner.source if index < known and owner is not None and owner.source is not None else free.pop(0)
             for index, owner in enumerate(owners)
         ]
         for index, owner in enumerate(owners):
             if owner is None:
                 continue
-            others = [each for each in addresses if each != addresses[index]]
+            others = [each for each in sources if each != sources[index]]
             peers = (*owner.peers, *others) if index < known else tuple(others)
-            joined = replace(owner, source=addresses[index], peers=tuple(dict.fromkeys(peers)))
+            joined = replace(owner, source=sources[index], peers=tuple(dict.fromkeys(peers)))
             out[index][out[index].index(owner)] = joined
     return [replace(config, instances=tuple(instances)) for config, instances in zip(configs, out, strict=True)]
 
@@ -159,51 +162,77 @@ def _with_sources(configs: list[NodeConfig]) -> list[NodeConfig]:
 
 
 def _find(instances: Iterable[VrrpInstance], like: VrrpInstance) -> VrrpInstance | None:
-    """The same virtual router on another node: the same VRID, on the interface of the same name if there is one."""
-    same = [each for each in instances if each.vrid == like.vrid]
+    """The same virtual router on another node: same VRID and family, on the interface of that name if there is one."""
+    same = [each for each in instances if each.key[1] == like.key[1]]
     return next((each for each in same if each.interface == like.interface), same[0] if same else None)
 
 
-def _made_up(segment: int) -> list[IPAddress]:
-    """Addresses of a network that is nobody's (RFC 2544), one per director."""
-    return [IPv4Address(f"198.18.{segment}.{number}") for number in range(1, MOST_NODES + 1)]
+def _made_up(segment: int, family: int) -> list[IPAddress]:
+    """Addresses of networks that are nobody's, one per director: of RFC 2544, and link-local ones."""
+    numbers = range(1, MOST_NODES + 1)
+    if family == _IPV4:
+        return [IPv4Address(f"198.18.{segment}.{number}") for number in numbers]
+    return [IPv6Address(f"fe80::{segment:x}:{number:x}") for number in numbers]
 
 
 def _segments(configs: list[NodeConfig]) -> dict[tuple[str, str], str]:
-    """The segment of each node's interfaces. Interfaces that carry the same VRID are joined by one cable."""
+    """The segment of each node's interfaces. Interfaces that carry the same VRID are joined by one cable.
+
+    A macvlan is on its base's segment.
+    """
     first = configs[0]
-    out = {(first.node, interface): interface for interface in _interfaces(first)}
+    out = {(first.node, interface): base or interface for interface, base in _interfaces(first).items()}
     for config in configs[1:]:
         for instance in config.instances:
             if (config.node, instance.interface) in out:
                 continue
-            same = [each.interface for each in first.instances if each.vrid == instance.vrid]
+            same = [each.interface for each in first.instances if each.key[1] == instance.key[1]]
             segment = instance.interface if instance.interface in same or not same else same[0]
             out[config.node, instance.interface] = segment
-        for interface in _interfaces(config):
-            out.setdefault((config.node, interface), interface)
+        for interface, base in _interfaces(config).items():
+            segment = out.get((config.node, base), base) if base else interface
+            out.setdefault((config.node, interface), segment)
     return out
 
 
-def _interfaces(config: NodeConfig) -> tuple[str, ...]:
-    names: list[str] = []
+def _interfaces(config: NodeConfig) -> dict[str, str]:
+    """All interfaces by name, each with the one that it is a macvlan of, or an empty text."""
+    out: dict[str, str] = {}
     for instance in config.instances:
-        names += [instance.interface, *(vip.interface for vip in instance.vips)]
-    return tuple(dict.fromkeys(names))
+        out.setdefault(instance.interface, "")
+        if instance.virtual_mac is not None:
+            out.setdefault(instance.virtual_mac.interface, instance.interface)
+        for vip in addresses(instance):
+            out.setdefault(vip.interface, "")
+    lists = (*(each.tracks for each in config.instances), *(each.tracks for each in config.sync_groups))
+    for track in (each for listed in lists for each in listed):
+        if track.kind is TrackKind.INTERFACE:
+            out.setdefault(track.name, "")
+    return out
 
 
 def _nics(config: NodeConfig, index: int, segments: dict[tuple[str, str], str]) -> tuple[NicPlan, ...]:
     order = list(dict.fromkeys(segments.values()))
+    virtual = {each.virtual_mac.interface: each.virtual_mac for each in config.instances if each.virtual_mac}
+    macs: dict[str, str] = {}
     out = []
-    for number, interface in enumerate(_interfaces(config)):
+    for number, (interface, base) in enumerate(_interfaces(config).items()):
         segment = segments[config.node, interface]
-        sources = [each.source for each in config.instances if each.interface == interface and each.source]
+        own = f"02:00:00:00:{index + 1:02x}:{number + 1:02x}"
+        # An ipvlan has the MAC of its base.
+        macs[interface] = (virtual[interface].mac if not virtual[interface].ipvlan else macs[base]) if base else own
+        sources = [each.source for each in config.instances if each.interface == (base or interface)]
+        listed = [each for each in sources if each is not None]
+        for family in (4, 6):
+            if not any(each.version == family for each in listed):
+                listed.append(_made_up(order.index(segment), family)[index])
         out.append(
             NicPlan(
                 interface=interface,
                 segment=segment,
-                mac=f"02:00:00:00:{index + 1:02x}:{number + 1:02x}",
-                addresses=tuple(dict.fromkeys(sources)) or (_made_up(order.index(segment))[index],),
+                mac=macs[interface],
+                addresses=tuple(dict.fromkeys(listed)),
+                base=base,
             )
         )
     return tuple(out)

@@ -19,8 +19,9 @@ from haxlb.sim.lan import Lan, Wire
 from haxlb.sim.laws import Laws
 from haxlb.sim.ledger import Ledger, Spans
 from haxlb.sim.loop import VirtualLoop
-from haxlb.sim.membership import Membership, RouterKey
+from haxlb.sim.membership import Membership, Process, RouterKey
 from haxlb.sim.topology import Station
+from haxlb.vrrp.holdings import addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Nature:
     broker: bool = False
     """All directors reach one MQTT broker."""
     speaker_class: type[Speaker] = Speaker
+    judges_alarms: bool = True
+    """Whether law L6 is checked."""
 
 
 class World:
@@ -47,7 +50,14 @@ class World:
         )
         self.routers = _routers(self.directors)
         self.clients = self._clients()
-        self.laws = Laws(loop=self.loop, lan=self.lan, broker=self.broker, ledger=self.ledger)
+        self.laws = Laws(
+            loop=self.loop,
+            lan=self.lan,
+            broker=self.broker,
+            ledger=self.ledger,
+            clients=self.clients,
+            alarms=nature.judges_alarms,
+        )
         self.split = Spans()
         """By router: two or more live MASTERs."""
         self.mute = Spans()
@@ -98,6 +108,8 @@ class World:
         """Judge the moment: called after each event that touched something."""
         self._touched = False
         now = self.loop.now_us
+        for director in self.directors:
+            director.bench.accounts.close_moment()
         for key, members in self.routers.items():
             masters = sum(each.is_live_master for each in members)
             self.split.set(key, now, so=masters > 1)
@@ -105,6 +117,15 @@ class World:
         for client in self.clients:
             client.look(now)
         self.laws.look(self.routers)
+
+    def finish(self) -> None:
+        """The end: what is judged when all is quiet."""
+        self.look()
+        for director in self.directors:
+            director.bench.finish()
+            for each in director.memberships if director.process is Process.RUNNING else ():
+                if each.runs:
+                    director.bench.accounts.compare(director.told, each.role, each.instance.name)
 
     def _after_event(self) -> None:
         if self._touched:
@@ -114,10 +135,10 @@ class World:
         vips: dict[str, list[IPAddress]] = {}
         for director in self.directors:
             for each in director.memberships:
-                for vip in each.instance.vips:
+                for vip in addresses(each.instance):
                     vips.setdefault(director.nics[vip.interface].segment, []).append(vip.address)
         clients = tuple(
-            Client(segment, listed, loop=self.loop, ledger=self.ledger, lan=self.lan)
+            Client(segment, listed, loop=self.loop, ledger=self.ledger, lan=self.lan, on_change=self.touch)
             for segment, listed in vips.items()
         )
         for client in clients:

@@ -56,6 +56,13 @@ class Announcements:
         self._plan()
         return _set(self._vips, config.master_repeat)
 
+    def resume(self, now: int) -> list[Announce]:
+        """MASTER in the place of a process that has died: one frame per address, and no second set."""
+        self.begin(now)
+        self._second_at = None
+        self._plan()
+        return _set(self._vips, min(1, self._config.master_repeat))
+
     def end(self) -> None:
         """No longer MASTER: what was not sent yet is not sent."""
         if self._is_on:
@@ -86,9 +93,11 @@ class Announcements:
 
     def companion(self, now: int) -> list[Announce]:
         """Another member of the sync group has heard a lower priority: the same is believed of these addresses."""
-        self._lower_second_at = _after(now, self._config.lower_prio_delay_us)
+        heeded = self._contest.shared(now)
+        if heeded:
+            self._lower_second_at = _after(now, self._config.lower_prio_delay_us)
         self._plan()
-        return _set(self._vips, self._config.lower_prio_repeat)
+        return _set(self._vips, self._config.lower_prio_repeat) if heeded else []
 
     def next_deadline(self) -> int | None:
         """When `due` wants to be called, µs."""

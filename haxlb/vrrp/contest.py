@@ -62,6 +62,10 @@ class Contest:
         self._heard_at = None
         return self._spend(now)
 
+    def shared(self, now: int) -> bool:
+        """Another member of the sync group has heard a rival; whether to announce, too."""
+        return self._spend(now)
+
     def due(self, now: int) -> bool:
         """Whether the other one has fallen silent and it is time to announce."""
         return self.silent_at is not None and self.silent_at <= now and self._spend(now)
