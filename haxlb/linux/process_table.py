@@ -15,6 +15,8 @@ from haxlb.model.tracking import TrackProcess
 PROC = Path("/proc")
 _COMM_LENGTH = 15
 """TASK_COMM_LEN of <linux/sched.h> without the zero."""
+_AT_ONCE = 64
+"""Processes between two looks at other duties: about a millisecond."""
 
 
 class ProcessTable:
@@ -30,35 +32,61 @@ class ProcessTable:
                 self._by_command.append(each)
             else:
                 self._by_comm.setdefault(_comm(each), []).append(each)
-        self._pids: dict[str, set[int]] = {each.name: set() for each in self._processes}
+        self._pids = self._nobody()
+        self._next: dict[str, set[int]] | None = None
+        """Those of a sweep that is under way."""
 
     def counts(self) -> dict[str, int]:
         """How many there are, by name of the definition."""
         return {name: len(pids) for name, pids in self._pids.items()}
 
+    def sweep(self) -> Iterator[None]:
+        """Look at every process of the host, a few between two values; the counts are the new ones after the last.
+
+        What is told of processes meanwhile counts, too.
+        """
+        found = self._next = self._nobody()
+        for number, pid in enumerate(self._all(), start=1):
+            for each in self._matching(pid):
+                found[each.name].add(pid)
+            if number % _AT_ONCE == 0:
+                yield
+                if self._next is not found:
+                    return  # another sweep has begun
+        self._pids, self._next = found, None
+
     def scan(self) -> None:
-        """Look at every process of the host."""
-        for pids in self._pids.values():
-            pids.clear()
-        for pid in self._all():
-            self.examine(pid)
+        """Look at every process of the host in one go."""
+        for _ in self.sweep():
+            pass
 
     def examine(self, pid: int) -> None:
         """This process is new, or is another program now."""
         self.forget(pid)
-        for each in self._matching(pid):
-            self._pids[each.name].add(pid)
+        matching = [each.name for each in self._matching(pid)]
+        for known in self._known():
+            for name in matching:
+                known[name].add(pid)
 
     def inherit(self, parent: int, child: int) -> None:
         """A process has forked: the child is what its parent is."""
-        for pids in self._pids.values():
-            if parent in pids:
-                pids.add(child)
+        known = self._known()
+        for name in self._pids:
+            if any(parent in each[name] for each in known):
+                for each in known:
+                    each[name].add(child)
 
     def forget(self, pid: int) -> None:
         """This process has ended."""
-        for pids in self._pids.values():
-            pids.discard(pid)
+        for known in self._known():
+            for pids in known.values():
+                pids.discard(pid)
+
+    def _nobody(self) -> dict[str, set[int]]:
+        return {each.name: set() for each in self._processes}
+
+    def _known(self) -> tuple[dict[str, set[int]], ...]:
+        return (self._pids,) if self._next is None else (self._pids, self._next)
 
     def _all(self) -> Iterator[int]:
         with os.scandir(self._proc) as entries:

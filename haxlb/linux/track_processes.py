@@ -7,7 +7,7 @@ each second. What either costs: docs/reference/tracking.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from haxlb.linux.log import Log
 from haxlb.linux.proc_connector import Change, ProcConnector
@@ -42,27 +42,25 @@ class TrackProcesses:
         self._table = ProcessTable(())
         self._told: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._sweep: Iterator[None] = iter(())
+        self._step: asyncio.Handle | None = None
 
     def watch(self, processes: Iterable[TrackProcess]) -> None:
         """Count exactly these; each is reported soon."""
         wanted = tuple(processes)
         self._told = {}
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel()
         self._table = ProcessTable(wanted)
         if not wanted:
             self.close()
             return
         if self._connector is None:
             self._listen()
-        self._timer = self._loop.call_later(0, self._scan)
+        self._scan()
 
     def close(self) -> None:
         """Count nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel()
         if self._connector is not None:
             self._loop.remove_reader(self._connector.fileno())
             self._connector.close()
@@ -79,8 +77,27 @@ class TrackProcesses:
     def _scan(self) -> None:
         pause = self._scan_every_s if self._connector is None else RESCAN_EVERY_S
         self._timer = self._loop.call_later(pause, self._scan)
-        self._table.scan()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Look at all processes, a few at each turn of the loop."""
+        self._sweep = self._table.sweep()
+        if self._step is not None:
+            self._step.cancel()
+        self._step = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        for _ in self._sweep:
+            self._step = self._loop.call_soon(self._go_on)
+            return
+        self._step = None
         self._tell()
+
+    def _cancel(self) -> None:
+        for handle in (self._timer, self._step):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._step = None
 
     def _readable(self) -> None:
         assert self._connector is not None
@@ -93,8 +110,9 @@ class TrackProcesses:
                 else:
                     self._table.examine(event.pid)
         except BufferError:
-            self._table.scan()
-        self._tell()
+            self._begin()
+        if self._told:
+            self._tell()
 
     def _tell(self) -> None:
         for name, count in self._table.counts().items():

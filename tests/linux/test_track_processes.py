@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -125,6 +126,37 @@ def test_processes_come_fork_change_and_go(proc: Proc) -> None:
     assert table.counts() == {"a": 0, "b": 1}
     table.scan()
     assert table.counts() == {"a": 1, "b": 1}
+
+
+def test_a_sweep_stops_now_and_then_and_does_not_miss_what_is_told_meanwhile(proc: Proc) -> None:
+    for pid in range(1000, 1200):
+        proc.add(pid, "a", "a")
+    table = ProcessTable((TrackProcess(name="a", process="a"),), proc=proc.directory)
+    sweep = table.sweep()
+    next(sweep)
+    assert table.counts() == {"a": 0}
+    proc.add(5000, "a", "a")
+    table.examine(5000)
+    table.inherit(5000, 5001)
+    table._pids["a"].discard(5000)  # as if only the sweep had found it
+    table.inherit(5000, 5002)
+    for pid in range(1000, 1100):  # some of which have been looked at, others have not
+        shutil.rmtree(proc.directory / str(pid))
+        table.forget(pid)
+    assert table.counts() == {"a": 2}
+    assert len(list(sweep)) >= 1
+    assert table.counts() == {"a": 103}
+
+
+def test_a_new_sweep_ends_the_one_before(proc: Proc) -> None:
+    for pid in range(1000, 1200):
+        proc.add(pid, "a", "a")
+    table = ProcessTable((TrackProcess(name="a", process="a"),), proc=proc.directory)
+    old = table.sweep()
+    next(old)
+    table.scan()
+    assert list(old) == []
+    assert table.counts() == {"a": 200}
 
 
 def message(what: int, *numbers: int, idx: int = 1) -> bytes:
