@@ -73,13 +73,22 @@ async def both_up(ours: Director, peer: Peer) -> None:
     await until(lambda: ours.up and peer.says_up(), "both Up")
 
 
+async def settled(ear: BfdEar) -> int:
+    """How much the ear had heard when it, too, heard both say Up."""
+    await until(
+        lambda: all((said := ear.of(each)) and said[-1].packet.state is State.UP for each in (OURS, THEIRS)),
+        "both Up on the wire",
+    )
+    return len(ear.heard)
+
+
 @pytest.mark.parametrize("passive", ["", "ours", "theirs"])
 def test_both_come_up_and_stay(host: Host, peer: Peer, passive: str) -> None:
     async def test() -> None:
         peer.start(**SAME, passive=passive == "theirs")
         with BfdEar(host) as ear, Director(host, replace(SESSION, passive=passive == "ours")) as ours:
             await both_up(ours, peer)
-            since = len(ear.heard)
+            since = await settled(ear)
             await until(lambda: len(ear.of(OURS, since)) > 30 and len(ear.of(THEIRS, since)) > 30, "thirty packets")
             assert {each.packet.state for each in ear.heard[since:]} == {State.UP}
             assert ours.sessions[0].counters.refused == {}
@@ -96,6 +105,7 @@ def test_the_death_of_the_peer_is_noticed_by_silence(host: Host, peer: Peer) -> 
         peer.start(**SAME)
         with BfdEar(host) as ear, Director(host, SESSION) as ours:
             await both_up(ours, peer)
+            await until(lambda: ours.sessions[0].detection_time_us == 600_000, "the intervals have settled")
             former = ours.sessions[0].remote.discriminator
             peer.kill()
             await until(lambda: State.DOWN in ours.states(), "Down")
@@ -132,6 +142,8 @@ def test_our_own_death_is_noticed_by_the_peer(host: Host, peer: Peer) -> None:
         with BfdEar(host) as ear:
             ours = Director(host, SESSION)
             await both_up(ours, peer)
+            since = await settled(ear)
+            await until(lambda: len(ear.of(OURS, since)) > 10, "the peer knows our interval")
             ours.vanish()
             await until(lambda: not peer.says_up(), "the peer is Down")
             downs = [each.packet for each in ear.of(THEIRS) if each.packet.state is State.DOWN]
@@ -152,7 +164,7 @@ def test_a_session_that_we_take_down_is_down_at_the_peer(host: Host, peer: Peer)
         session = replace(SESSION, min_rx_us=200_000, min_tx_us=200_000, multiplier=200)
         with BfdEar(host) as ear, Director(host, session) as ours:
             await both_up(ours, peer)
-            since = len(ear.heard)
+            since = await settled(ear)
             ours.configure()
             await until(
                 lambda: (said := ear.of(THEIRS, since)) and said[-1].packet.state is State.DOWN,
@@ -174,7 +186,7 @@ def test_intervals_that_change_do_not_drop_the_session(host: Host, peer: Peer) -
         with BfdEar(host) as ear, Director(host, SESSION) as ours:
             await both_up(ours, peer)
             for interval in (150_000, 40_000):
-                since = len(ear.heard)
+                since = await settled(ear)
                 ours.configure(replace(SESSION, min_rx_us=interval, min_tx_us=interval))
                 await until(lambda: any(each.packet.final for each in ear.of(THEIRS, since)), "its consent")  # noqa: B023
                 await until(lambda: ours.sessions[0].transmit_interval_us == interval, "our new interval")  # noqa: B023

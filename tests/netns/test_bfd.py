@@ -130,6 +130,7 @@ def test_a_neighbour_that_dies_without_a_word_is_lost_by_silence(one: Host, two:
     async def test() -> None:
         with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
             await until(lambda: first.up and second.up, "both Up")
+            await until(lambda: first.sessions[0].detection_time_us == 400_000, "the intervals have settled")
             second.vanish()
             await until(lambda: names(first.results)[-1] == ("two", 0), "Down is told")
             assert "nothing heard of the neighbour for 400 ms" in first.reasons()[-1]
@@ -143,6 +144,8 @@ def test_a_cut_is_noticed_by_both(one: Host, two: Host) -> None:
     async def test() -> None:
         with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
             await until(lambda: first.up and second.up, "both Up")
+            for each in (first, second):
+                await until(lambda: each.sessions[0].detection_time_us == 400_000, "the intervals have settled")  # noqa: B023
             two.unplug()
             try:
                 await until(lambda: not first.up and not second.up, "both Down")

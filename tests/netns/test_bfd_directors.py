@@ -84,6 +84,13 @@ def value(director: Director) -> int | None:
     return found.value if found is not None else None
 
 
+def settled(director: Director) -> None:
+    """The neighbour has told its interval of a session that is Up."""
+    eventually(
+        lambda: (found := tracked(director, "rt")) and "detects in 600 ms" in found.detail, "the intervals have settled"
+    )
+
+
 def transitions(director: Director) -> int:
     status = director.status()
     assert status is not None
@@ -100,6 +107,7 @@ def test_an_unweighted_session_is_a_fault_while_it_is_down(pair: Pair, neighbor:
     one, two = pair.director(150, definition(), TRACKS), pair.director(100)
     one.becomes(Role.MASTER)
     only(one, two)
+    settled(one)
     neighbor.end(signal.SIGKILL)
     one.becomes(Role.FAULT)
     only(two, one)
@@ -144,6 +152,7 @@ def test_a_weighted_session_moves_the_vip(pair: Pair, neighbor: Neighbor) -> Non
     one.becomes(Role.MASTER)
     eventually(lambda: value(one) == 1, "Up")
     only(one, two)
+    settled(one)
     neighbor.end(signal.SIGKILL)
     one.becomes(Role.BACKUP)
     only(two, one)
