@@ -68,7 +68,8 @@ def _play(hosts: int, pace: tuple[int, int], steps, *, equal: bool = False) -> N
     for node in nodes:
         node.set_link(up=True)
         node.speaker.on_tracked((TrackResult(kind=TrackKind.SCRIPT, name="chk", value=1),))
-    lan.run(12 * max(interval, 1_000_000 if version == 2 else 0) / 1e6)
+    # At least a second, after which what was withheld from a flood of announcements is said.
+    lan.run(max(12 * interval / 1e6, 1.2))
     masters = [node for node in nodes if node.role() is Role.MASTER]
     assert len(masters) == 1, "one MASTER"
     if not equal:
@@ -79,14 +80,14 @@ def _play(hosts: int, pace: tuple[int, int], steps, *, equal: bool = False) -> N
 
 @pytest.mark.parametrize("pace", [(2, 1_000_000), (3, 100_000), (3, 10_000)], ids=str)
 @pytest.mark.parametrize("equal", [False, True], ids=["ranked", "equal"])
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(steps=st.lists(st.tuples(PAUSES, _events(2)), max_size=12))
 def test_a_pair(pace, equal, steps):
     _play(2, pace, steps, equal=equal)
 
 
 @pytest.mark.parametrize("pace", [(2, 1_000_000), (3, 100_000)], ids=str)
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=40)
 @given(steps=st.lists(st.tuples(PAUSES, _events(3)), max_size=12))
 def test_three(pace, steps):
     _play(3, pace, steps)
