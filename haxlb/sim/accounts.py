@@ -79,11 +79,15 @@ class Accounts:
             for name, said in due.items():
                 self._accuse("L5", f"{name}: the operator is told {', '.join(said)}, and no role has changed")
 
-    def compare(self, lines: list[str], role: Role, name: str) -> None:
-        """What the operator was told last of an instance against what it is: the lines of all, newest last."""
-        begin = f'INSTANCE "{name}" '
-        said = [line.removeprefix(begin).split()[0] for line in lines if line.startswith(begin)]
-        said = [each for each in said if each in STATES]
+    def compare(self, lines: list[str], role: Role, names: list[str]) -> None:
+        """What the operator was told last of an instance against what it is: the lines of all, newest last.
+
+        `names` are all that it has had, the present one last.
+        """
+        name = names[-1]
+        begins = {f'INSTANCE "{each}"' for each in names}
+        split = (line.rsplit(" ", 2) for line in lines)
+        said = [state for begin, state, _ in split if begin in begins and state in STATES]
         if any(one == other for one, other in pairwise(said)):
             self._accuse("L5", f"{name}: the operator was told the same state twice: {', '.join(said[-4:])}")
         if role is not Role.INIT and (not said or said[-1] not in _NAMES[role]):

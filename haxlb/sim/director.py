@@ -84,6 +84,7 @@ class Director:
                 instance=each,
                 router=(self.nics[each.interface].segment, each.key[1]),
                 nic=self.nics[each.interface],
+                names=[each.name],
             )
             for each in self.config.instances
         )
@@ -145,6 +146,11 @@ class Director:
         )
         self._start_speaker()
         self._start_tracker()
+
+    def start_again(self) -> None:
+        """`systemctl start haxlb`."""
+        self._note("haxlb is started")
+        self.start()
 
     def stop(self, reason: str) -> None:
         """Orderly: `systemctl stop haxlb`. The forwarder stays."""
@@ -219,6 +225,7 @@ class Director:
         for each in self.memberships:
             each.reloaded |= each.instance != by_key[each.instance.key]
             each.instance = by_key[each.instance.key]
+            each.names.append(each.instance.name)
         self.bench.configure(config)
         self.bench.accounts.renamed(renamed)
         self.bench.disturb()

@@ -15,7 +15,6 @@ from haxlb.sim.topology import Station
 from haxlb.sim.world import Nature, World
 from haxlb.splitbrain import protocol_window_us
 from haxlb.splitbrain.window import master_down_interval_us
-from haxlb.vrrp.holdings import addresses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +57,8 @@ class Run:
 
     seed: int
     scenario: str
+    summary: str
+    """What happens in it, for people."""
     begun_us: int
     """Virtual time from which outages are counted."""
     outages: tuple[Outage, ...]
@@ -78,9 +79,9 @@ class Run:
         return next((each.alarm_us for each in self.splits if each.alarm_us is not None), None)
 
 
-def rehearse(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: Nature) -> Run:
+def rehearse(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: Nature, *, track: str = "") -> Run:
     """Play one drill twice: the same seed must give the same trace (law L10)."""
-    run, again = (play(stations, seed, scenario, nature) for _ in range(2))
+    run, again = (play(stations, seed, scenario, nature, track=track) for _ in range(2))
     if (run.digest, run.timeline) == (again.digest, again.timeline):
         return run
     pairs = zip_longest(run.timeline, again.timeline)
@@ -93,16 +94,17 @@ def rehearse(stations: tuple[Station, ...], seed: int, scenario: Scenario, natur
     return replace(run, laws_broken=(*run.laws_broken, str(breach)))
 
 
-def play(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: Nature) -> Run:
-    """Play one drill."""
+def play(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: Nature, *, track: str = "") -> Run:
+    """Play one drill. `track`: what is to fail; raises ConfigError where nothing of that name is tracked."""
     world = World(stations, seed, nature)
     dice = world.dice(seed, "scenario")
     loop = world.loop
     for director in world.directors:
         within = min(each.instance.advert_interval_us for each in director.memberships)
         loop.at(dice.randrange(within), director.power_on)
-    loop.run_until(settle_us(world))
-    stage = Stage(world, dice)
+    if scenario.settles:
+        loop.run_until(settle_us(world))
+    stage = Stage(world, dice, track)
     loop.run_until(loop.now_us + stage.phase())
     stage.begin()
     theories = _theories(world)
@@ -114,6 +116,7 @@ def play(stations: tuple[Station, ...], seed: int, scenario: Scenario, nature: N
     return Run(
         seed=seed,
         scenario=scenario.name,
+        summary=scenario.summary,
         begun_us=stage.begun_us,
         outages=_outages(world, stage.begun_us, theories),
         splits=_splits(world, stage.begun_us),
@@ -146,7 +149,7 @@ def _outages(world: World, begun_us: int, theories: dict[RouterKey, int]) -> tup
     out = []
     for client in world.clients:
         for vip in client.vips:
-            router = _router_of(world, client.segment, vip)
+            router = world.router_of[client.segment, vip]
             out.append(
                 Outage(
                     vip=vip,
@@ -156,16 +159,6 @@ def _outages(world: World, begun_us: int, theories: dict[RouterKey, int]) -> tup
                 )
             )
     return tuple(out)
-
-
-def _router_of(world: World, segment: str, vip: IPAddress) -> RouterKey:
-    return next(
-        each.router
-        for director in world.directors
-        for each in director.memberships
-        for own in addresses(each.instance)
-        if own.address == vip and director.nics[own.interface].segment == segment
-    )
 
 
 def _splits(world: World, begun_us: int) -> tuple[Split, ...]:

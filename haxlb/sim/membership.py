@@ -34,6 +34,8 @@ class Membership:
     nic: Nic
     reloaded: bool = False
     """Whether its settings are no longer those of the beginning."""
+    names: list[str] = field(default_factory=list)
+    """All that the instance has had, the present one last."""
     colleagues: list[Membership] = field(default_factory=list, repr=False)
     """All members of this router, itself included."""
 

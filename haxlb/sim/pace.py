@@ -55,6 +55,9 @@ class Pace:
         self._in_turn_at = now
         self._begins = True
         self._causes += 1
+        # What was due while it was stopped comes now.
+        self._cause_at = now
+        self._sets.append(now)
 
     def reset(self, now: int) -> None:
         """The speaker is gone."""

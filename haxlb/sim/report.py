@@ -62,8 +62,7 @@ def cast(stations: Sequence[Station]) -> list[str]:
 
 def story(run: Run, stations: Sequence[Station], *, broker: bool) -> str:
     """One run from beginning to end; time zero is the fault."""
-    summary = next(each.summary for each in SCENARIOS if each.name == run.scenario)
-    lines = [f"drill {run.scenario}, seed {run.seed}: {summary}", *(f"  {line}" for line in cast(stations)), ""]
+    lines = [f"drill {run.scenario}, seed {run.seed}: {run.summary}", *(f"  {line}" for line in cast(stations)), ""]
     width = max(len(entry.who) for entry in run.timeline)
     lines += [
         f"{(entry.at_us - run.begun_us) / 1e6:+11.3f} s  {entry.who:<{width}}  {entry.what}" for entry in run.timeline
@@ -81,9 +80,7 @@ def sums(runs: Sequence[Run], stations: Sequence[Station], *, broker: bool) -> s
     rows: list[tuple[str, ...]] = [
         ("scenario", "runs", "outage median", "max", "theory", "split brains", "longest", "alarms", "latest", "laws")
     ]
-    rows += [
-        _sum(each.name, chosen) for each in SCENARIOS if (chosen := [run for run in runs if run.scenario == each.name])
-    ]
+    rows += [_sum(name, [run for run in runs if run.scenario == name]) for name in dict.fromkeys(_in_order(runs))]
     lines = [*cast(stations), "", *_table(rows), ""]
     lines += [
         "outage: time in which the clients of a VIP reached nobody; theory: 3 * advert_int + skew_time.",
@@ -106,6 +103,12 @@ _NO_BROKER = (
 def has_broker(config: NodeConfig) -> bool:
     """Whether the directors of this configuration have MQTT as a second path to each other."""
     return config.mqtt is not None
+
+
+def _in_order(runs: Sequence[Run]) -> list[str]:
+    """Names of what was played, those of the round in its order."""
+    played = [run.scenario for run in runs]
+    return [each.name for each in SCENARIOS if each.name in played] + played
 
 
 def _sum(name: str, runs: Sequence[Run]) -> tuple[str, ...]:

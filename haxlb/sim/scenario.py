@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from haxlb.sim.stage import Stage
+from haxlb.sim.tracked import Health
 
 Play = Callable[[Stage], Iterator[int]]
 
@@ -21,6 +22,8 @@ class Scenario:
     summary: str
     """What happens, for people."""
     play: Play
+    settles: bool = True
+    """Whether it begins when the world has settled."""
 
 
 def _crash(stage: Stage) -> Iterator[int]:
@@ -131,6 +134,21 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
 )
 """In the order in which seeds go round them."""
+
+
+def _track_fails(stage: Stage) -> Iterator[int]:
+    stage.victim.set_health(stage.track, Health.ILL)
+    yield 2 * stage.rest_us
+    stage.victim.set_health(stage.track, Health.WELL)
+    yield 2 * stage.rest_us
+
+
+TRACK_FAILS = Scenario(
+    name="track-fails",
+    summary="what the master tracks (a script, a file, a process, a BFD session) fails, and recovers",
+    play=_track_fails,
+)
+"""Only when it is asked for: not every configuration tracks something."""
 
 
 def by_seed(seed: int) -> Scenario:

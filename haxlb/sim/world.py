@@ -49,6 +49,8 @@ class World:
             Director(each, self, self.dice(seed, f"director {index}")) for index, each in enumerate(stations)
         )
         self.routers = _routers(self.directors)
+        self.router_of: dict[tuple[str, IPAddress], RouterKey] = {}
+        """By segment and VIP, as configured at the beginning."""
         self.clients = self._clients()
         self.laws = Laws(
             loop=self.loop,
@@ -125,7 +127,7 @@ class World:
             director.bench.finish()
             for each in director.memberships if director.process is Process.RUNNING else ():
                 if each.runs:
-                    director.bench.accounts.compare(director.told, each.role, each.instance.name)
+                    director.bench.accounts.compare(director.told, each.role, each.names)
 
     def _after_event(self) -> None:
         if self._touched:
@@ -136,7 +138,9 @@ class World:
         for director in self.directors:
             for each in director.memberships:
                 for vip in addresses(each.instance):
-                    vips.setdefault(director.nics[vip.interface].segment, []).append(vip.address)
+                    segment = director.nics[vip.interface].segment
+                    vips.setdefault(segment, []).append(vip.address)
+                    self.router_of.setdefault((segment, vip.address), each.router)
         clients = tuple(
             Client(segment, listed, loop=self.loop, ledger=self.ledger, lan=self.lan, on_change=self.touch)
             for segment, listed in vips.items()
