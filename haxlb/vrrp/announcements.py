@@ -34,6 +34,10 @@ class Announcements:
         """Whether adverts of lower priority keep coming in."""
         return self._contest.sustained
 
+    def has_rival(self, patience_us: int, now: int) -> bool:
+        """Whether an advert of lower priority was heard that recently."""
+        return self._contest.has_rival(patience_us, now)
+
     def reconfigure(self, instance: VrrpInstance, now: int) -> None:
         """Take another pace and other addresses; a burst under way goes on, a refresh that changes starts anew."""
         former, self._config = self._config, instance.garp

@@ -57,6 +57,10 @@ class Contest:
         self.silent_at = now + interval * 3 // 2
         return False
 
+    def has_rival(self, patience_us: int, now: int) -> bool:
+        """Whether one was heard that recently."""
+        return self._heard_at is not None and now - self._heard_at <= patience_us
+
     def left(self, now: int) -> bool:
         """Another MASTER has resigned; whether to announce."""
         self._heard_at = None

@@ -15,6 +15,9 @@ _REPEATS = 16
 """About sixty intervals. A winner may be configured not to answer (lower_prio_no_advert): it is not told for ever."""
 _LONGEST_PAUSE = 4
 """Intervals."""
+_ANSWER_SHARE = 8
+"""What comes within this fraction of an interval is an answer. A winner that was late itself may have its next turn
+soon after: to take that for an answer would leave the client dark; to take an answer for a turn costs one advert."""
 
 
 class Farewell:
@@ -48,7 +51,7 @@ class Farewell:
         if self._said_at is None:
             return False
         since = now - self._said_at
-        if since * 2 < interval_us or self._repeats == _REPEATS:
+        if since * _ANSWER_SHARE < interval_us or self._repeats == _REPEATS:
             self._said_at = None
             return False
         if since < min(1 << self._repeats, _LONGEST_PAUSE) * interval_us - interval_us // 2:

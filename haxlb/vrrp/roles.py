@@ -144,8 +144,10 @@ class Roles:
         told: list[Effect] | None = None,
     ) -> list[Effect]:
         before, self.role = self.role, step(self.role, event)
+        # To a rival that is MASTER already a resignation that is lost will not be said again by anybody.
+        rival = self._announcements.has_rival(self.master_down_interval_us, now)
         effects = self._let_go(before, resignations=1 if resign else 0)
-        if before is Role.MASTER and not resign and self._has_last_word():
+        if before is Role.MASTER and (rival or not resign) and self._has_last_word():
             if farewell:
                 self._farewell.begin(now)
                 effects.append(self._advert())
