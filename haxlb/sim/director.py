@@ -85,10 +85,11 @@ class Director:
                 router=(self.nics[each.interface].segment, each.key[1]),
                 nic=self.nics[each.interface],
                 names=[each.name],
+                slowest_us=each.advert_interval_us,
             )
             for each in self.config.instances
         )
-        self.bench = Bench(self.name, self._clock, self._accuse)
+        self.bench = Bench(self.name, self._clock, self._accuse, self._last_word)
         self.bench.configure(self.config)
         self._wake = VirtualWake(world.loop, self._clock, self._on_wake)
         self._speaker: Speaker | None = None
@@ -226,6 +227,7 @@ class Director:
             each.reloaded |= each.instance != by_key[each.instance.key]
             each.instance = by_key[each.instance.key]
             each.names.append(each.instance.name)
+            each.slowest_us = max(each.slowest_us, each.instance.advert_interval_us)
         self.bench.configure(config)
         self.bench.accounts.renamed(renamed)
         self.bench.disturb()
@@ -536,6 +538,11 @@ class Director:
 
     def _accuse(self, law: str, sentence: str) -> None:
         self._world.laws.accuse(law, sentence)
+
+    def _last_word(self, key: tuple[str, int]) -> None:
+        member = next(each for each in self.memberships if each.instance.key == key)
+        self._world.laws.last_word(member.router)
+        self._world.touch()
 
     def _note(self, what: str) -> None:
         self._world.ledger.note(self.name, what)

@@ -8,7 +8,7 @@ from haxlb.daemon.ports import AnnouncePort, ClockPort, Datagram
 from haxlb.daemon.speaker_frames import departure
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import NodeConfig, VrrpInstance
+from haxlb.model.node import NodeConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.sim.accounts import Accounts
 from haxlb.sim.adapters import VirtualAdverts
@@ -23,7 +23,15 @@ _Way = tuple[str, int, int]
 class Bench:
     """The judges of one director's speaker."""
 
-    def __init__(self, node: str, clock: ClockPort, accuse: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        node: str,
+        clock: ClockPort,
+        accuse: Callable[[str, str], None],
+        last_word: Callable[[tuple[str, int]], None],
+    ) -> None:
+        """`accuse` takes a law and a sentence, `last_word` the key of an instance that has spoken as a BACKUP."""
+        self._last_word = last_word
         self._node = node
         self._clock = clock
         self._accuse = accuse
@@ -106,6 +114,8 @@ class Bench:
         pace = self._out.get((datagram.interface, datagram.payload[1], datagram.source.version))
         if pace is not None and _is_first(pace.instance, datagram):
             pace.sent(self._clock.now())
+            if pace.role is Role.BACKUP:
+                self._last_word(pace.instance.key)
 
     def announced(self, vips: Iterable[Vip]) -> None:
         """The speaker announces."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
@@ -114,6 +115,13 @@ class Laws:
                 timer.cancel()
                 del self._terms[key]
 
+    def last_word(self, router: RouterKey) -> None:
+        """A BACKUP has repeated its last word (haxlb.vrrp.farewell): whoever does not preempt takes it for a MASTER's."""
+        for key, timer in list(self._terms.items()):
+            if key[0] == "L4" and isinstance(key[1], Membership) and key[1].router == router:
+                timer.cancel()
+                del self._terms[key]
+
     def accuse(self, law: str, sentence: str) -> None:
         """Whoever else looks on has seen a law broken."""
         self._break(law, sentence)
@@ -192,7 +200,8 @@ class Laws:
         interval = max(each.instance.advert_interval_us for each in member.colleagues)
         limit = interval + DARK_US + 2 * self._lan.longest_latency_us
         sentence = f"clients sent to {member} for {_s(limit)} after it had yielded to {winner}"
-        self._term(key, astray, limit, sentence, (member.director.name, "clients"))
+        hosts = (member.director.name, "clients", *(each.director.name for each in masters[:1]))
+        self._term(key, astray, limit, sentence, hosts)
 
     def _believed(self, member: Membership, winner: Membership) -> bool:
         for vip in addresses(member.instance):
@@ -240,9 +249,9 @@ class Laws:
         holds: bool,  # noqa: FBT001 - the condition
         limit_us: int,
         sentence: str,
-        hosts: tuple[str, str] | None = None,
+        hosts: tuple[str, ...] = (),
     ) -> None:
-        """`hosts`: frames lost between them, or from the others of their segment to them, make it begin anew."""
+        """`hosts`: a frame lost between any two of them makes it begin anew."""
         timer = self._terms.get(key)
         if not holds:
             if timer is not None:
@@ -252,8 +261,8 @@ class Laws:
             over = self._loop.now_us + limit_us + EPSILON_US
             self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
 
-    def _over(self, key: tuple[object, ...], limit_us: int, sentence: str, hosts: tuple[str, str] | None) -> None:
-        lost_at = -limit_us if hosts is None else self._lan.lost_at(*hosts)
+    def _over(self, key: tuple[object, ...], limit_us: int, sentence: str, hosts: tuple[str, ...]) -> None:
+        lost_at = max((self._lan.lost_at(*pair) for pair in combinations(hosts, 2)), default=-1)
         over = lost_at + limit_us + EPSILON_US
         if lost_at >= 0 and over > self._loop.now_us:
             self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
@@ -271,7 +280,7 @@ def longest_down_us(instance: VrrpInstance, members: Iterable[Membership]) -> in
     """How long this instance may wait for a MASTER: version 3 learns the interval of the one that it lost."""
     interval = instance.advert_interval_us
     if instance.version != 2:  # noqa: PLR2004 - version 2 has one interval for all
-        interval = max(interval, *(each.instance.advert_interval_us for each in members))
+        interval = max(interval, *(each.slowest_us for each in members))
     # What is tracked may have made its priority the lowest.
     priority = 1 if any(each.weight for each in instance.tracks) else instance.priority
     return instance.down_timer_adverts * interval + 2 * skew_time(instance.version, priority, interval)

@@ -32,6 +32,8 @@ class Membership:
     instance: VrrpInstance
     router: RouterKey
     nic: Nic
+    slowest_us: int = 0
+    """The longest advert interval that the instance has had: others may have learned it."""
     reloaded: bool = False
     """Whether its settings are no longer those of the beginning."""
     names: list[str] = field(default_factory=list)

@@ -48,6 +48,11 @@ class Pace:
         """When it had a cause to announce that is not another router's advert."""
         self._times: dict[IPAddress, deque[int]] = {}
 
+    @property
+    def role(self) -> Role:
+        """As reported last."""
+        return self._role
+
     def begin(self, now: int) -> None:
         """A new speaker, or one that runs again after it was stopped: nothing is late yet."""
         self._at(now)
@@ -64,6 +69,9 @@ class Pace:
         self._at(now)
         self._role = self._role_before = Role.INIT
         self._last_sent = None
+        # The next speaker does not know of it, nor has a booted host the same clock.
+        self._times.clear()
+        self._sets.clear()
 
     def pause(self, now: int) -> None:
         """Its process is stopped."""
