@@ -28,6 +28,8 @@ class VipKeeper:
         self._announcer = announcer
         self._reports = reports
         self._holders: dict[Place, set[Key]] = {}
+        self._on: dict[Place, Vip] = {}
+        """What was put on there last."""
         self._refused: dict[Vip, Key] = {}
         """The kernel did not take them."""
         self._left: dict[Vip, Key] = {}
@@ -44,7 +46,12 @@ class VipKeeper:
     def add(self, instance: VrrpInstance, vips: tuple[Vip, ...], now: int) -> None:
         """Put on; a refusal raises an alarm and is tried again."""
         self.claim(instance, vips)
+        # Of another instance of ours, with another prefix length or label: it would stay beside this one for ever.
+        stale = tuple(old for vip in vips if (old := self._on.get(place(vip), vip)) != vip)
+        self._on.update((place(vip), vip) for vip in vips)
         try:
+            if stale:
+                self._addresses.remove(stale)
             self._addresses.add(vips)
         except HostError as problem:
             self._refused.update(dict.fromkeys(vips, instance.key))
@@ -99,6 +106,7 @@ class VipKeeper:
         if holders:
             return False
         del self._holders[place(vip)]
+        self._on.pop(place(vip), None)
         return True
 
     def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:

@@ -217,6 +217,19 @@ def test_an_address_that_moves_to_another_interface_is_put_on_first(lan, two, ma
     assert words == ["add 192.0.2.100/24", "remove 192.0.2.100/24"]
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_address_that_moves_with_another_prefix_length_leaves_nothing_behind(lan, two, make_vip, order):
+    one, other = two
+    node = _settled(lan, one, other)
+    narrow = dataclasses.replace(make_vip(100), prefix_length=32)
+    changed = [dataclasses.replace(one, vips=()), dataclasses.replace(other, vips=(*other.vips, narrow))]
+    words = _moves(_reload(node, *(changed[number] for number in order)))
+    assert words == ["remove 192.0.2.100/24", "add 192.0.2.100/32"]
+    assert node.held == {*other.vips, narrow}
+    node.speaker.hand_over(("VI_2",), "test")
+    assert not node.held
+
+
 def test_to_a_backup_an_address_goes_off_here_since_it_is_elsewhere(lan, two, instance):
     """The role decides where an address is, not what held it before."""
     one, other = two
