@@ -125,6 +125,10 @@ class Bench:
             if len(paces) == 1:
                 paces[0].announced(vip, now)
 
+    def is_hoarse(self, key: tuple[str, int]) -> bool:
+        """As `Pace.is_hoarse`."""
+        return self._paces[key].is_hoarse(self._clock.now())
+
     def changed(self, fact: RoleChanged, key: tuple[str, int]) -> None:
         """A role has changed."""
         self.accounts.changed(fact)

@@ -14,8 +14,8 @@ L11 announcements: of a MASTER only, with a cause, and few (`haxlb.sim.pace`)
 L12 clients follow the master: within an advert interval after a MASTER has yielded to another one they send to that
 
 A law with a term is a condition that must not hold for longer than that: it is looked at when something changes, and
-once more when the term is over. So checking costs nothing while nothing happens. Where frames are lost by bad luck a
-term of L1 or L12 begins anew with each one: the protocol cannot know what it was not told.
+once more when the term is over. So checking costs nothing while nothing happens. Where a frame is lost by bad luck the
+term of L1 begins anew, and L12 is not judged: the protocol cannot know what it was not told.
 """
 
 from __future__ import annotations
@@ -103,6 +103,8 @@ class Laws:
     def role_changed(self, member: Membership, fact: RoleChanged) -> None:
         """A speaker has reported a change."""
         self._yielded.pop(member, None)
+        if fact.before is Role.MASTER and fact.after is Role.BACKUP:
+            self.last_word(member.router)
         others = [each for each in member.colleagues if each is not member and each.is_live_master]
         if fact.before is Role.MASTER and fact.after is Role.BACKUP and len(others) == 1 and not member.outvoted:
             self._yielded[member] = None
@@ -116,7 +118,7 @@ class Laws:
                 del self._terms[key]
 
     def last_word(self, router: RouterKey) -> None:
-        """A BACKUP has repeated its last word (haxlb.vrrp.farewell): whoever does not preempt takes it for a MASTER's."""
+        """One that is MASTER no more has said its last word (haxlb.vrrp.farewell): it may be taken for a MASTER's."""
         for key, timer in list(self._terms.items()):
             if key[0] == "L4" and isinstance(key[1], Membership) and key[1].router == router:
                 timer.cancel()
@@ -199,6 +201,8 @@ class Laws:
             self._yielded.pop(member, None)
         interval = max(each.instance.advert_interval_us for each in member.colleagues)
         limit = interval + DARK_US + 2 * self._lan.longest_latency_us
+        if winner is not None and winner.director.bench.is_hoarse(winner.instance.key):
+            limit += SECOND_US  # three contests a second are answered, the fourth must wait (haxlb.vrrp.contest)
         sentence = f"clients sent to {member} for {_s(limit)} after it had yielded to {winner}"
         hosts = (member.director.name, "clients", *(each.director.name for each in masters[:1]))
         self._term(key, astray, limit, sentence, hosts)
@@ -265,6 +269,9 @@ class Laws:
         lost_at = max((self._lan.lost_at(*pair) for pair in combinations(hosts, 2)), default=-1)
         over = lost_at + limit_us + EPSILON_US
         if lost_at >= 0 and over > self._loop.now_us:
+            if key[0] == "L12":
+                del self._terms[key]  # what is announced is announced once: who has not got it must ask
+                return
             self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
             return
         self._break(str(key[0]).split()[0], sentence)

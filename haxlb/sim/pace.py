@@ -46,12 +46,18 @@ class Pace:
         """Of an announcement."""
         self._sets: deque[int] = deque(maxlen=64)
         """When it had a cause to announce that is not another router's advert."""
+        self._latest: deque[int] = deque(maxlen=_CONTESTS_IN_A_SECOND)
+        """When it announced anything."""
         self._times: dict[IPAddress, deque[int]] = {}
 
     @property
     def role(self) -> Role:
         """As reported last."""
         return self._role
+
+    def is_hoarse(self, now: int) -> bool:
+        """Whether it has announced so often within a second that it must wait before it does again."""
+        return len(self._latest) == _CONTESTS_IN_A_SECOND and now - self._latest[0] < SECOND_US
 
     def begin(self, now: int) -> None:
         """A new speaker, or one that runs again after it was stopped: nothing is late yet."""
@@ -71,6 +77,7 @@ class Pace:
         self._last_sent = None
         # The next speaker does not know of it, nor has a booted host the same clock.
         self._times.clear()
+        self._latest.clear()
         self._sets.clear()
 
     def pause(self, now: int) -> None:
@@ -172,6 +179,7 @@ class Pace:
 
     def _judge_announcements(self, now: int) -> None:
         announced, self._announced = self._announced, {}
+        self._latest.append(now)
         garp = self.instance.garp
         own = {vip.address for vip in addresses(self.instance)}
         listed = [(address, count) for address, count in announced.items() if address in own]

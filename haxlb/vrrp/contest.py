@@ -19,6 +19,9 @@ from haxlb.model.node import SECOND_US
 
 _PAUSE_US = SECOND_US * 9 // 10
 """Between announcements in turn; less than a second, so that adverts a second apart are all answered."""
+_BURST_US = 1_000
+"""Adverts that come so close together, as those that waited while we were stopped, are answered once and, when they
+have all been heard, once more: each for itself they would use up what a second has."""
 _MOST_IN_A_SECOND = 3
 _LEAST_INTERVAL_US = 10_000
 """A version 3 advert may name none at all."""
@@ -52,6 +55,9 @@ class Contest:
             self.sustained = False
         elif in_turn:
             self.sustained = True
+        if not in_turn and self._announced and now - self._announced[-1] < _BURST_US:
+            self.silent_at = self._announced[-1] + _BURST_US
+            return False
         if (not in_turn or now - self._announced[-1] >= _PAUSE_US) and self._spend(now):
             return True
         self.silent_at = now + interval * 3 // 2
