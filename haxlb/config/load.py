@@ -89,7 +89,12 @@ def load(
             config,
             mqtt=given.mqtt,
             forwarding=given.forwarding,
-            speaker=replace(config.speaker, vip_lifetime_s=given.vip_lifetime_s, lock_memory=given.lock_memory),
+            speaker=replace(
+                config.speaker,
+                vip_lifetime_s=given.vip_lifetime_s,
+                lock_memory=given.lock_memory,
+                spare=given.spare_speaker,
+            ),
         )
     check_purpose(reading.tree, complaints, path)
     if accounts is not None:

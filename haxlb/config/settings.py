@@ -23,6 +23,8 @@ class Settings:
     """`vips: lifetime:`; 0 = for ever."""
     lock_memory: bool = True
     """`speaker: lock_memory:`."""
+    spare_speaker: bool = True
+    """`processes: spare_speaker:`."""
 
 
 def read_settings(

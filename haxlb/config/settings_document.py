@@ -41,14 +41,15 @@ class SettingsDocument:
         root = self._root(text)
         if root is None:
             return Settings()
-        sections = self._mapping(root, "haxlb.yml", ("mqtt", "forwarding", "vips", "speaker"))
+        sections = self._mapping(root, "haxlb.yml", ("mqtt", "forwarding", "vips", "speaker", "processes"))
         if sections is None:
             return Settings()
         return Settings(
             mqtt=self._mqtt(sections["mqtt"]) if "mqtt" in sections else None,
             forwarding=self._forwarding(sections["forwarding"]) if "forwarding" in sections else ForwardingSettings(),
             vip_lifetime_s=self._lifetime(sections["vips"]) if "vips" in sections else Settings().vip_lifetime_s,
-            lock_memory=self._lock_memory(sections["speaker"]) if "speaker" in sections else Settings().lock_memory,
+            lock_memory=self._flag(sections, "speaker", "lock_memory", default=Settings().lock_memory),
+            spare_speaker=self._flag(sections, "processes", "spare_speaker", default=Settings().spare_speaker),
         )
 
     def _root(self, text: str) -> yaml.Node | None:
@@ -147,10 +148,12 @@ class SettingsDocument:
         take = _Values(found or {}, "vips", self._complaints, self._place)
         return take.integer("lifetime", default, 0, 3600)
 
-    def _lock_memory(self, node: yaml.Node) -> bool:
-        found = self._mapping(node, "speaker", ("lock_memory",))
-        take = _Values(found or {}, "speaker", self._complaints, self._place)
-        return take.boolean("lock_memory", default=Settings().lock_memory)
+    def _flag(self, sections: dict[str, yaml.Node], name: str, key: str, *, default: bool) -> bool:
+        """The one key of a section."""
+        if name not in sections:
+            return default
+        found = self._mapping(sections[name], name, (key,))
+        return _Values(found or {}, name, self._complaints, self._place).boolean(key, default=default)
 
     def _password(self, node: yaml.Node, name: str | None) -> str | None:
         if name is None:

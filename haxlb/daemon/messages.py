@@ -19,6 +19,7 @@ from haxlb.model.node import NodeConfig, SpeakerSettings, VrrpInstance
 from haxlb.model.notification import NotifyDue, ScriptSettings
 from haxlb.model.routes import Route, Rule
 from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, TrackedStatus, VirtualServerStatus
+from haxlb.model.succession import Succession
 from haxlb.model.tracking import BfdSession, TrackFile, TrackProcess, TrackResult, TrackScript
 from haxlb.model.wire import from_json, to_json
 
@@ -49,6 +50,17 @@ class ConfigureSpeaker:
     """For the last scripts, which it runs itself when the supervisor is gone."""
     config_directory: str = ""
     """Where scripts run; empty = in our own working directory."""
+    results: tuple[TrackResult, ...] = ()
+    """What tracked things were found to be already, for instances that are new."""
+    successions: tuple[Succession, ...] = ()
+    """To a spare that takes the place of a dead speaker: what it is MASTER of from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandBy:
+    """Supervisor to a spare speaker: run like this, and wait for a configuration; `Ready` says that it does."""
+
+    settings: SpeakerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +212,7 @@ class TrackerStatus:
 
 Message = (
     ConfigureSpeaker
+    | StandBy
     | ConfigureTracker
     | Tracked
     | TrackerStatus

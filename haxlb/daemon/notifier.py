@@ -9,7 +9,7 @@ has its MASTERs told FAULT in its stead, and who has not heard STOP when haxlb e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from haxlb.daemon.notifications import (
@@ -156,14 +156,17 @@ class Notifier:
             key = ("RS", fact.virtual_server, fact.real_server)
             self._send(key, state, backend_mail(fact, server, config.node))
 
-    def speaker_died(self) -> None:
-        """Tell FAULT, in the stead of a dead speaker, of all that it was MASTER of.
+    def speaker_died(self, kept: Collection[str] = ()) -> None:
+        """Tell FAULT, in the stead of a dead speaker, of all that it was MASTER of, but for the kept instances.
 
         FAULT, not BACKUP: until there is a speaker again this director takes part in no election. The new one
-        begins with BACKUP.
+        begins with BACKUP. Of those that another speaker goes on with there is nothing to tell.
         """
+        groups = () if self._config is None else self._config.sync_groups
+        whole = [each.name for each in groups if set(each.members) <= set(kept)]
+        quiet = {*((INSTANCE, name) for name in kept), *(("GROUP", name) for name in whole)}
         for key, told in list(self._told.items()):
-            if told.state == "MASTER":
+            if told.state == "MASTER" and key not in quiet:
                 self.take(_due(key, "FAULT", told.priority))
 
     def _adopt(self, config: NodeConfig) -> None:

@@ -142,6 +142,18 @@ class ScriptPort(Protocol):
         ...
 
 
+class RecorderPort(Protocol):
+    """Outlives the process: when each instance said last that it is MASTER, for whoever finds the process dead."""
+
+    def sent(self, key: tuple[str, int], at_us: int) -> None:
+        """The instance of this key has sent an advert as MASTER; monotonic µs."""
+        ...
+
+    def left(self, key: tuple[str, int]) -> None:
+        """It is not MASTER any more; told before anything is done about it."""
+        ...
+
+
 class ReportPort(Protocol):
     """Where facts go: to the supervisor, or the simulator's ledger."""
 

@@ -19,20 +19,22 @@ from haxlb.daemon.ports import (
     Link,
     LinkPort,
     NotifyPort,
+    RecorderPort,
     ReportPort,
     RoutePort,
     WakePort,
 )
 from haxlb.daemon.speaker_effects import Executor
-from haxlb.daemon.speaker_groups import GroupDriver, Key, with_group_tracks
+from haxlb.daemon.speaker_groups import GroupDriver, Key, by_key, with_group_tracks
 from haxlb.daemon.speaker_lag import LagMeter
 from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
 from haxlb.daemon.speaker_throttle import Throttle
-from haxlb.model.errors import Bug, HostError, PeerError
+from haxlb.model.errors import HostError, PeerError
 from haxlb.model.facts import AdvertRejected
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import SECOND_US, Role, SpeakerSettings, VrrpInstance
 from haxlb.model.status import InstanceStatus, LoopLag
+from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackKind, TrackResult
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
@@ -73,6 +75,7 @@ class Speaker:
         links: LinkPort,
         notify: NotifyPort,
         reports: ReportPort,
+        recorder: RecorderPort | None = None,
         epoch_offset_us: int = 0,
     ) -> None:
         """`epoch_offset_us`: the wall clock less `clock`, for sequence numbers of authentication headers and `lag`."""
@@ -92,6 +95,7 @@ class Speaker:
             notify=notify,
             reports=reports,
             contested=self._contested,
+            recorder=recorder,
         )
         self._groups = GroupDriver(tell=self._tell_alone, notify=notify)
         self._results: dict[tuple[TrackKind, str], TrackResult] = {}
@@ -110,26 +114,26 @@ class Speaker:
         instances: Iterable[VrrpInstance],
         groups: Iterable[SyncGroup] = (),
         settings: SpeakerSettings | None = None,
+        *,
+        successions: Iterable[Succession] = (),
+        results: Iterable[TrackResult] = (),
     ) -> None:
         """Run exactly these; one that is as before (same interface, VRID, family and settings) is not touched at all.
 
         Of the settings only the delays of the start are the speaker's own; they count from the first call that has any.
+        `successions` are for the first call of a speaker that takes the place of a dead one: what has an heir is not
+        taken off. `results` are what tracked things were found to be already, for instances that are new.
         """
         now = self._clock.now()
+        resumed = self._inherit(successions, results)
         if self._quiet_until is None and settings is not None:
             # The monotonic clock begins with the host.
             self._quiet_until = max(now + settings.startup_delay_us, settings.delay_after_boot_us)
         groups = tuple(groups)
-        wanted = with_group_tracks(_by_key(instances), groups)
-        former, self._members = self._members, {}
-        new: list[Member] = []
-        for key, instance in wanted.items():
-            member = former.get(key)
-            if member is None:
-                self._serial += 1
-                member = Member(instance, self._serial, self._epoch)
-                new.append(member)
-            self._members[key] = member
+        wanted = with_group_tracks(by_key(instances), groups)
+        former = self._members
+        self._members = {key: former.get(key) or self._member(instance) for key, instance in wanted.items()}
+        new = [member for key, member in self._members.items() if key not in former]
         self._learn_links(wanted.values())
         todo = []
         for key, member in self._members.items():
@@ -145,9 +149,10 @@ class Speaker:
         for member, effects in todo:
             self._executor.run(member, effects, now)
             self._enlist(member)
-        self._groups.configure(groups, wanted, self._members, now)
-        for member in new:
-            self._start(member, now)
+        self._groups.configure(groups, wanted, self._members, now, resumed)
+        # Those that a peer waits for go first.
+        for member in sorted(new, key=lambda each: each.instance.name not in resumed):
+            self._start(member, resumed.get(member.instance.name), now)
         self._groups.heed_all(now)
         # Last: what they leave may be what another instance has just got.
         for member, effects in gone:
@@ -252,6 +257,18 @@ class Speaker:
 
     # -- inside
 
+    def _inherit(self, successions: Iterable[Succession], results: Iterable[TrackResult]) -> dict[str, Succession]:
+        for result in results:
+            self._results.setdefault((result.kind, result.name), result)
+        resumed = {each.instance: each for each in successions}
+        if resumed:
+            self._quiet_until = 0  # the start was the dead process's
+        return resumed
+
+    def _member(self, instance: VrrpInstance) -> Member:
+        self._serial += 1
+        return Member(instance, self._serial, self._epoch)
+
     def _epoch(self) -> int:
         return self._clock.now() + self._epoch_offset_us
 
@@ -263,13 +280,17 @@ class Speaker:
     def _withdrawn(self, member: Member, now: int) -> list[Effect]:
         return member.router.handle(Shutdown(reason="removed from the configuration", removed=True), now)
 
-    def _start(self, member: Member, now: int) -> None:
-        # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
-        self._executor.clear(member, now)
+    def _start(self, member: Member, succession: Succession | None, now: int) -> None:
+        if succession is None:
+            # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
+            self._executor.clear(member, now)
         self._tell_alone(member, member.link_input(self._link(member.instance.interface)), now)
         self._tell_alone(member, self._known(member), now)
-        start = Start(hurry=self._groups.may_hurry(member), quiet_until=self._quiet_until or 0)
-        self._tell_alone(member, start, now)
+        start = Start(hurry=self._groups.may_hurry(member), quiet_until=self._quiet_until or 0, succession=succession)
+        # Anew: it is the later ones of many that may come too late.
+        self._tell_alone(member, start, now if succession is None else self._clock.now())
+        if succession is not None and member.router.role is not Role.MASTER:
+            self._executor.clear(member, now)
 
     def _link(self, interface: str) -> Link | None:
         try:
@@ -382,12 +403,3 @@ class Speaker:
 
 def _interface_result(name: str, link: Link | None) -> TrackResult:
     return TrackResult(kind=TrackKind.INTERFACE, name=name, value=int(link is not None and link.up))
-
-
-def _by_key(instances: Iterable[VrrpInstance]) -> dict[Key, VrrpInstance]:
-    out: dict[Key, VrrpInstance] = {}
-    for each in instances:
-        if each.key in out:
-            raise Bug(f"two instances with virtual_router_id {each.vrid} on {each.interface}")
-        out[each.key] = each
-    return out

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from haxlb.daemon.ports import AddressPort, AdvertPort, AnnouncePort, NotifyPort, ReportPort, RoutePort
+from haxlb.daemon.ports import (
+    AddressPort,
+    AdvertPort,
+    AnnouncePort,
+    NotifyPort,
+    RecorderPort,
+    ReportPort,
+    RoutePort,
+)
 from haxlb.daemon.speaker_announcements import AnnouncementQueue
 from haxlb.daemon.speaker_member import Member
 from haxlb.daemon.speaker_routes import RouteKeeper
 from haxlb.daemon.speaker_vips import VipKeeper
+from haxlb.model.node import Role
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
     AddRoutes,
@@ -37,12 +46,14 @@ class Executor:
         notify: NotifyPort,
         reports: ReportPort,
         contested: Callable[[Member, int], None],
+        recorder: RecorderPort | None = None,
     ) -> None:
         """`contested` is called where an instance has announced because it heard a lower priority."""
         self._adverts = adverts
         self._notify = notify
         self._reports = reports
         self._contested = contested
+        self._recorder = recorder
         self._vips = VipKeeper(addresses=vips, announcer=announcer, reports=reports)
         self._routes = None if routes is None else RouteKeeper(routes=routes, reports=reports)
         self._queue = AnnouncementQueue(announcer)
@@ -67,6 +78,8 @@ class Executor:
 
     def run(self, member: Member, effects: Iterable[Effect], now: int) -> None:
         """Do all of these, in order."""
+        if self._recorder is not None and effects and member.router.role is not Role.MASTER:
+            self._recorder.left(member.instance.key)
         for effect in effects:
             self._methods[type(effect)](member, effect, now)
 
@@ -100,9 +113,11 @@ class Executor:
         if self._routes is not None:
             self._routes.stop()
 
-    def _send(self, member: Member, effect: SendAdvert, _now: int) -> None:
+    def _send(self, member: Member, effect: SendAdvert, now: int) -> None:
         for datagram in member.frames(effect.priority):
             self._adverts.send(datagram)
+        if self._recorder is not None and member.router.role is Role.MASTER:
+            self._recorder.sent(member.instance.key, now)
 
     def _announce(self, member: Member, effect: Announce, now: int) -> None:
         self._queue.announce(effect.vips, effect.rounds, member.instance.garp, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from haxlb.daemon.ports import NotifyPort
@@ -41,9 +41,17 @@ class GroupDriver:
         self._by_serial: dict[int, _Circle] = {}
 
     def configure(
-        self, groups: Iterable[SyncGroup], wanted: Mapping[Key, VrrpInstance], members: Mapping[Key, Member], now: int
+        self,
+        groups: Iterable[SyncGroup],
+        wanted: Mapping[Key, VrrpInstance],
+        members: Mapping[Key, Member],
+        now: int,
+        resumed: Collection[str] = (),
     ) -> None:
-        """Have these groups of these members; a group of the same name keeps its role, a former member leaves."""
+        """Have these groups of these members; a group of the same name keeps its role, a former member leaves.
+
+        `resumed` names instances that go on as MASTER in the place of a process that has died.
+        """
         former, former_members = self._circles, [each for circle in self._circles.values() for each in circle.members]
         self._circles, self._by_serial = {}, {}
         key_of = {each.name: key for key, each in wanted.items()}
@@ -56,6 +64,8 @@ class GroupDriver:
                 may_hurry=may_hurry([wanted[key] for key in keys]),
             )
             circle.group.settings = settings
+            if settings.name not in former and chosen and all(each.instance.name in resumed for each in chosen):
+                circle.group.resume([each.router for each in chosen])
             self._circles[settings.name] = circle
             self._by_serial.update({each.serial: circle for each in chosen})
             for each in chosen:
@@ -117,6 +127,16 @@ class GroupDriver:
         due = circle.group.settle(routers)
         if due is not None:
             self._notify.notify(due)
+
+
+def by_key(instances: Iterable[VrrpInstance]) -> dict[Key, VrrpInstance]:
+    """The instances by what makes them unique. Raises Bug where two have the same."""
+    out: dict[Key, VrrpInstance] = {}
+    for each in instances:
+        if each.key in out:
+            raise Bug(f"two instances with virtual_router_id {each.vrid} on {each.interface}")
+        out[each.key] = each
+    return out
 
 
 def with_group_tracks(instances: Mapping[Key, VrrpInstance], groups: Iterable[SyncGroup]) -> dict[Key, VrrpInstance]:

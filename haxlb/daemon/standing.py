@@ -10,6 +10,7 @@ from haxlb.daemon.tracking import Key, same_things, tracker_orders
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
+from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackResult
 
 MOST_PEERS = 16
@@ -79,8 +80,8 @@ class Standing:
         self.yielded = tuple(names[name] for name in self.yielded if name in names)
         return tuple(each for each in self.masters if former[each.key] != each.name)
 
-    def speaker_orders(self) -> ConfigureSpeaker:
-        """What the speaker shall do."""
+    def speaker_orders(self, successions: tuple[Succession, ...] = ()) -> ConfigureSpeaker:
+        """What the speaker shall do; `successions` for one that takes the place of a dead one."""
         return ConfigureSpeaker(
             instances=self.config.instances,
             garp_frames=self.frames,
@@ -91,6 +92,8 @@ class Standing:
             static_rules=self.config.static_rules,
             script_settings=self.config.notification.scripts,
             config_directory=self.config_directory,
+            results=tuple(self.results.values()),
+            successions=successions,
         )
 
     def checker_orders(self) -> ConfigureChecker:

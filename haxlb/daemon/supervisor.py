@@ -13,12 +13,14 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from haxlb import __version__
+from haxlb.daemon.bereavement import Bereavement
 from haxlb.daemon.chronicle import Chronicle
-from haxlb.daemon.control import Answer, Failover, Reload, Request, Resume, Show, Step, Swap, refusal
-from haxlb.daemon.handover import HandOverProcedure
+from haxlb.daemon.commands import Commands
+from haxlb.daemon.control import Answer, Request, Show, Step, refusal
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
+    ConfigureSpeaker,
     HandOver,
     Happened,
     LinkAltered,
@@ -27,22 +29,20 @@ from haxlb.daemon.messages import (
     Notify,
     Ready,
     SpeakerStatus,
-    SwapProgram,
     Tracked,
     TrackerStatus,
 )
-from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.processes import Processes
-from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
+from haxlb.daemon.reload import ReloadProcedure
 from haxlb.daemon.standing import Standing
-from haxlb.daemon.supervisor_ports import Findings, Loaded, RefusedConfig, World
+from haxlb.daemon.supervisor_ports import Loaded, World
 from haxlb.daemon.survey import Survey
 from haxlb.daemon.tracking import anything
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
-from haxlb.model.node import NodeConfig, Role
-from haxlb.model.status import InstanceStatus, NodeStatus
+from haxlb.model.node import NodeConfig
+from haxlb.model.status import NodeStatus
 
 FORWARDING_PATIENCE_S = 5.0
 """How long the speaker waits for the data plane at start: a director without a forwarder is better than none."""
@@ -64,14 +64,28 @@ class Supervisor:
             bpf_directory=world.bpf_directory,
             config_directory=world.config.path.rpartition("/")[0] or "/",
         )
-        self._loaded_at = world.wall.wall()
-        self._config_problem = ""
         self._chronicle = Chronicle(world, loaded.config.node, on_change=self._changed)
-        self._processes = Processes(world, self._chronicle, on_start=self._configure, on_death=self._bereaved)
+        self._processes = Processes(
+            world,
+            self._chronicle,
+            on_start=self._configure,
+            on_death=self._bereaved,
+            settings=lambda: self._standing.config.speaker,
+        )
         self._survey = Survey(self._processes.send)
         self._notifier = Notifier(world, self._standing, self._chronicle.take)
+        self._bereavement = Bereavement(world, self._standing, self._chronicle, self._notifier, self._take)
         self._inference = Inference()
-        self._reloader = ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build)
+        self._commands = Commands(
+            world,
+            standing=self._standing,
+            processes=self._processes,
+            chronicle=self._chronicle,
+            survey=self._survey,
+            notifier=self._notifier,
+            reloader=ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build),
+            on_peers=self._tell_peers,
+        )
         self._changing = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._stop_reason = ""
@@ -233,25 +247,11 @@ class Supervisor:
         elif isinstance(fact, PeerHeard | ForeignAdvertHeard) and self._standing.hear(fact.instance, fact.address):
             self._tell_peers()
 
-    def _bereaved(self, name: str, how: str) -> None:
+    def _bereaved(self, name: str, how: str, successor: bool) -> None:  # noqa: FBT001 - a callback's
         """Do at once what a dead child left undone."""
         if name == "speaker":
-            masters = self._standing.masters
-            for problem in self._world.bequest.execute(frozenset(each.name for each in masters)):
-                self._chronicle.note("error", "bequest_failed", problem, reason=problem)
-            for each in masters:
-                lost = RoleChanged(
-                    instance=each.name,
-                    vrid=each.vrid,
-                    before=Role.MASTER,
-                    after=Role.INIT,
-                    reason=f"the speaker {how}: priority 0 sent and addresses taken off in its stead",
-                    priority=each.priority,
-                    at_us=self._world.clock.now(),
-                )
-                self._take(lost, name)
-            self._standing.roles.clear()
-            self._notifier.speaker_died()
+            in_force = self._processes.in_force("speaker", ConfigureSpeaker)
+            self._bereavement.speaker_died(how, in_force, self._survey.instances, successor=successor)
         self._chronicle.clear_alarms_of(name, f"the {name} {how}")
 
     # -- what the children are told
@@ -265,7 +265,8 @@ class Supervisor:
         if name == "tracker":
             self._processes.send(name, self._standing.tracker_orders())
             return
-        self._processes.send(name, self._standing.speaker_orders())
+        successions = self._bereavement.successions()
+        self._processes.send(name, self._standing.speaker_orders(successions))
         if self._standing.results:
             self._processes.send(name, Tracked(results=tuple(self._standing.results.values())))
         if self._standing.yielded:
@@ -306,21 +307,10 @@ class Supervisor:
             if self._stopping.is_set():
                 return Answer(ok=False, exit_code=1, message="haxlb is stopping")
             try:
-                return await self._change(request, step)
+                return await self._commands.carry_out(request, step)
             except HaxlbError as problem:
                 self._world.log.log("error", "command_failed", command=type(request).__name__, reason=str(problem))
                 return refusal(problem)
-
-    async def _change(self, request: Reload | Failover | Resume | Swap, step: Callable[[Step], None]) -> Answer:
-        match request:
-            case Reload():
-                return await self._reload()
-            case Failover():
-                return await self._failover(request, step)
-            case Resume():
-                return self._resume(request)
-            case Swap():
-                return await self._swap()
 
     async def status(self) -> NodeStatus:
         """Everything, as fresh as the children answer."""
@@ -332,8 +322,8 @@ class Supervisor:
             version=__version__,
             at=self._world.wall.wall(),
             config_file=self._world.config.path,
-            config_loaded_at=self._loaded_at,
-            config_problem=self._config_problem,
+            config_loaded_at=self._commands.loaded_at,
+            config_problem=self._commands.config_problem,
             instances=self._survey.instances,
             lag=self._survey.lag,
             virtual_servers=self._survey.virtual_servers,
@@ -344,96 +334,6 @@ class Supervisor:
             processes=self._processes.status(problems),
             history=self._chronicle.lines(),
         )
-
-    async def _reload(self) -> Answer:
-        try:
-            loaded = await self._world.config.load()
-        except RefusedConfig as refused:
-            return self._refuse_reload(refused, refused.report, refused.findings)
-        try:
-            change, problems = await self._reloader.run(loaded.config)
-        except HostError as problem:
-            return self._refuse_reload(problem, loaded.report, loaded.findings)
-        self._notifier.refresh(reloaded=True)
-        self._config_problem = "; ".join(problems)
-        self._loaded_at = self._world.wall.wall()
-        if change.speaker:
-            self._tell_peers()
-        said = "; ".join((f"reloaded: {change.summary}", *change.later))
-        self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self._config_problem)
-        return Answer(
-            ok=not problems,
-            exit_code=1 if problems else 0,
-            message="; ".join((said, *problems)),
-            report=loaded.report,
-            diagnostics=loaded.findings,
-        )
-
-    def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
-        self._config_problem = str(problem)
-        self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
-        return Answer(
-            ok=False,
-            exit_code=problem.exit_code,
-            message=f"reload refused, the old configuration stays in force: {problem.message}",
-            remedy=problem.remedy,
-            report=report,
-            diagnostics=findings,
-        )
-
-    async def _failover(self, request: Failover, step: Callable[[Step], None]) -> Answer:
-        if not self._processes.running("speaker"):
-            return Answer(ok=False, exit_code=1, message="the speaker is not running", remedy="see haxlb show")
-
-        def tell(what: Step) -> None:
-            self._chronicle.note(
-                "info" if what.ok else "warning",
-                f"failover_{what.step}",
-                f"failover {what.subject or self._standing.config.node}: {what.reason}",
-                instance=what.subject,
-                reason=what.reason,
-            )
-            step(what)
-
-        procedure = HandOverProcedure(
-            clock=self._world.clock,
-            wall=self._world.wall,
-            probe=self._world.probe,
-            broker=self._world.broker,
-            send=lambda message: self._processes.send("speaker", message),
-            statuses=self._instances,
-            step=tell,
-        )
-        return await procedure.run(self._standing.config.instances, request.instances, force=request.force)
-
-    async def _instances(self) -> tuple[InstanceStatus, ...]:
-        await self._survey.ask("speaker")
-        return self._survey.instances
-
-    def _resume(self, request: Resume) -> Answer:
-        known = [each.name for each in self._standing.config.instances]
-        unknown = [name for name in request.instances if name not in known]
-        if unknown:
-            remedy = f"there are: {', '.join(known) or 'none'}"
-            return Answer(ok=False, exit_code=1, message=f"no instance is called {unknown[0]}", remedy=remedy)
-        chosen = ", ".join(each for each in self._standing.yielded if each in (request.instances or known))
-        if not chosen:
-            return Answer(ok=True, message="no instance was handed over: nothing to resume")
-        self._processes.send("speaker", ResumeSpeaker(instances=request.instances))
-        self._chronicle.note("info", "resumed", f"resumed: {chosen}", instances=chosen)
-        return Answer(ok=True, message=f"resumed: {chosen}")
-
-    async def _swap(self) -> Answer:
-        if not self._processes.running("checker"):
-            return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
-        program = await self._world.builder.compile(self._standing.config)
-        problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
-        if problem:
-            return Answer(ok=False, exit_code=1, message=f"not swapped: {problem}")
-        self._standing.program = program
-        self._chronicle.clear_alarm("forwarder/not-built", "built and swapped in")
-        self._chronicle.note("info", "program_swapped", "forwarder program swapped", program=program)
-        return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
 
     # -- MQTT's snapshot
 

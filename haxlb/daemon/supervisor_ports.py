@@ -69,10 +69,21 @@ class ConfigPort(Protocol):
 
 
 class ChildrenPort(Protocol):
-    """The speaker and the checker; what they say comes in through the supervisor's `on_message` and `on_exit`."""
+    """The other processes; what they say comes in through the supervisor's `on_message` and `on_exit`."""
 
     def start(self, name: str) -> int:
-        """Start the process called `speaker` or `checker` and return its pid. Raises HostError."""
+        """Start `speaker`, `spare` (another speaker), `checker` or `tracker`; its pid. Raises HostError."""
+        ...
+
+    def rename(self, name: str, other: str) -> None:
+        """The running process is called otherwise from now on, also where it has something to say."""
+        ...
+
+    def recorded(self, name: str) -> tuple[int, ...]:
+        """Of a speaker that is dead: when it sent its last advert as MASTER of each instance, monotonic µs.
+
+        In the order of its last ConfigureSpeaker; 0 where it was not MASTER, empty when nothing is known.
+        """
         ...
 
     def send(self, name: str, message: Message) -> None:
@@ -115,8 +126,8 @@ class BequestPort(Protocol):
         """Build the datagrams beforehand: on the day there must be nothing left to import or compute."""
         ...
 
-    def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
-        """Send priority 0 for the instances of these names, then take the VIPs of all instances off.
+    def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Send priority 0 for the instances of these names, then take the VIPs of all instances off but the kept.
 
         Returns what went wrong, one sentence each.
         """

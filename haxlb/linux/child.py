@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
+import select
 import signal
 import sys
 import traceback
@@ -16,6 +18,8 @@ from haxlb.linux.pipe import Pipe
 from haxlb.model.errors import Bug, HostError
 
 FLUSH_TIMEOUT_S = 1.0
+_PIECE = 1024
+"""Characters: at most 4096 bytes, PIPE_BUF."""
 
 
 class Child(Protocol):
@@ -30,18 +34,28 @@ class Child(Protocol):
         ...
 
 
-def main(name: str, module: str, first_order: type, build: Callable[[Pipe], Child], about: str) -> int:
+def main(
+    name: str, module: str, first_order: type, build: Callable[..., Child], about: str, *, recorded: bool = False
+) -> int:
     """Parse `--fd N` and run the child until it is told to leave; the exit code.
+
+    `build` gets the pipe; if `recorded` also the descriptor of its flight recorder, None where it was given none.
 
     `build` raises HostError where a capability is missing; the supervisor hears of it as the answer to `first_order`.
     """
     parser = argparse.ArgumentParser(prog=module, description=about)
     parser.add_argument("--fd", type=int, required=True, help="our end of the supervisor's socket pair")
-    return asyncio.run(_serve(parser.parse_args().fd, name, first_order, build))
+    if recorded:
+        parser.add_argument("--recorder", type=int, help="memory that outlives this process")
+    given = vars(parser.parse_args())
+    descriptors = [given["fd"], *([given["recorder"]] if recorded else [])]
+    for each in descriptors:
+        if each is not None:
+            os.set_inheritable(each, False)  # scripts that are started by posix_spawn have no business with it
+    return asyncio.run(_serve(given["fd"], name, first_order, lambda pipe: build(pipe, *descriptors[1:])))
 
 
 async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], Child]) -> int:
-    os.set_inheritable(fd, False)  # scripts that are started by posix_spawn have no business with it
     pipe = Pipe(fd)
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[str] = loop.create_future()
@@ -90,6 +104,16 @@ def _raise(task: asyncio.Task[None]) -> None:
         task.result()
 
 
+def _write_at_once(text: str) -> None:
+    """To stderr, as far as it takes it: whoever reads the log slowly must not keep a dead speaker's addresses on."""
+    with contextlib.suppress(OSError, ValueError):
+        # A pipe that is writable takes PIPE_BUF bytes at once (pipe(7)).
+        for start in range(0, len(text), _PIECE):
+            if not select.select([], [sys.stderr], [], 0)[1]:
+                return
+            os.write(sys.stderr.fileno(), text[start : start + _PIECE].encode())
+
+
 def _crash(pipe: Pipe, name: str) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
     """End at once: half a speaker must not stay MASTER, nor half a checker leave dead servers in the pool.
 
@@ -103,8 +127,7 @@ def _crash(pipe: Pipe, name: str) -> Callable[[asyncio.AbstractEventLoop, dict[s
             return
         text = "".join(traceback.format_exception(problem))
         pipe.log("error", f"{name}_crashed", traceback=text)
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        _write_at_once(text)
         os._exit(Bug.exit_code)
 
     return handler

@@ -1,4 +1,4 @@
-"""ChildrenPort: the speaker and the checker as processes of their own, over socket pairs, watched by pidfd."""
+"""ChildrenPort: speaker, checker and tracker as processes of their own, over socket pairs, watched by pidfd."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from haxlb.daemon.messages import Message
+from haxlb.linux.flight_recorder import Recording
 from haxlb.linux.pipe import Pipe
 from haxlb.model.errors import HostError, PeerError
 
@@ -19,16 +20,20 @@ MODULES = {
     "speaker": "haxlb.linux.speaker_main",
     "checker": "haxlb.linux.checker_main",
     "tracker": "haxlb.linux.tracker_main",
+    "spare": "haxlb.linux.speaker_main",
 }
+_RECORDED = ("speaker", "spare")
 
 
 @dataclass(slots=True)
 class _Child:
+    name: str
     process: subprocess.Popen[bytes]
     end: socket.socket
     pipe: Pipe
     pidfd: int
-    listening: asyncio.Task[None]
+    recording: Recording | None
+    listening: asyncio.Task[None] | None = None
 
 
 class Children:
@@ -51,29 +56,55 @@ class Children:
         self._on_malformed = on_malformed
         self._modules = modules or MODULES
         self._children: dict[str, _Child] = {}
+        self._recorded: dict[str, tuple[int, ...]] = {}
 
     def start(self, name: str) -> int:
         """Start `python -m <module> --fd N` and return its pid. Raises HostError."""
+        recording = Recording() if name in _RECORDED else None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # -P: the working directory is no place to import a daemon's code from.
         command = [sys.executable, "-P", "-m", self._modules[name], "--fd", str(theirs.fileno())]
+        inherited = [theirs.fileno()]
+        if recording is not None:
+            command += ["--recorder", str(recording.fd)]
+            inherited.append(recording.fd)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL
+                command, pass_fds=inherited, stdin=subprocess.DEVNULL
             )
         except OSError as problem:
             ours.close()
+            if recording is not None:
+                recording.close()
             raise HostError(
                 f"cannot start the {name}: {problem.strerror}", remedy="see the limits of memory and processes"
             ) from problem
         finally:
             theirs.close()
         loop = asyncio.get_running_loop()
-        pipe = Pipe(ours, on_malformed=lambda problem: self._on_malformed(name, problem))
-        child = _Child(process, ours, pipe, os.pidfd_open(process.pid), loop.create_task(self._listen(name, pipe)))
+        child = _Child(
+            name=name,
+            process=process,
+            end=ours,
+            pipe=Pipe(ours, on_malformed=lambda problem: self._on_malformed(child.name, problem)),
+            pidfd=os.pidfd_open(process.pid),
+            recording=recording,
+        )
+        child.listening = loop.create_task(self._listen(child))
         self._children[name] = child
-        loop.add_reader(child.pidfd, self._dead, name, child)
+        loop.add_reader(child.pidfd, self._dead, child)
         return process.pid
+
+    def rename(self, name: str, other: str) -> None:
+        """The child is called otherwise from now on; nothing happens when there is none of that name."""
+        child = self._children.pop(name, None)
+        if child is not None:
+            child.name = other
+            self._children[other] = child
+
+    def recorded(self, name: str) -> tuple[int, ...]:
+        """What the last child of this name has left in its flight recorder; empty when it had none."""
+        return self._recorded.get(name, ())
 
     def send(self, name: str, message: Message) -> None:
         """Send to a running child; nothing happens when there is none."""
@@ -87,23 +118,28 @@ class Children:
         if child is not None:
             child.process.kill()
 
-    async def _listen(self, name: str, pipe: Pipe) -> None:
-        async for message in pipe:
-            self._on_message(name, message)
+    async def _listen(self, child: _Child) -> None:
+        async for message in child.pipe:
+            self._on_message(child.name, message)
 
-    def _dead(self, name: str, child: _Child) -> None:
+    def _dead(self, child: _Child) -> None:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         os.close(child.pidfd)
         returncode = child.process.wait()
         # A script of an operator may still hold the other end: what was sent can be read, no more will come.
         with contextlib.suppress(OSError):
             child.end.shutdown(socket.SHUT_RDWR)
-        child.listening.add_done_callback(lambda _: self._buried(name, child, returncode))
+        if child.listening is not None:
+            child.listening.add_done_callback(lambda _: self._buried(child, returncode))
 
-    def _buried(self, name: str, child: _Child, returncode: int) -> None:
+    def _buried(self, child: _Child, returncode: int) -> None:
+        name, listening = child.name, child.listening
         if self._children.get(name) is child:
             del self._children[name]
         child.pipe.close()
-        if not child.listening.cancelled() and (problem := child.listening.exception()) is not None:
+        if child.recording is not None:
+            self._recorded[name] = child.recording.read()
+            child.recording.close()
+        if listening is not None and not listening.cancelled() and (problem := listening.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler({"message": f"{name} listener", "exception": problem})
         self._on_exit(name, returncode)

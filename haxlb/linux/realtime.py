@@ -6,15 +6,19 @@ Measured effects: docs/reference/speaker.md.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
 import resource
 
 from haxlb.linux.log import Log
+from haxlb.model.node import SpeakerSettings
 
 PRIORITY = 20
 """Of SCHED_RR (1 to 99): above every normal process, below the kernel's own threads at 50 and the watchdogs at 99."""
+SUPERVISOR_NICE = -15
+"""Of the supervisor: what it does for a dead speaker must not wait behind what the host computes (ADR 11)."""
 BFD_PRIORITY = 15
 """Of a tracker with BFD sessions: a session of 10 ms does not outlive 50 ms without the CPU; the speaker goes first."""
 RUNAWAY_S = 2
@@ -25,7 +29,36 @@ _MCL_CURRENT = 1
 _MCL_FUTURE = 2
 
 
-def enter_realtime_class(log: Log, priority: int = PRIORITY) -> bool:
+class Scheduling:
+    """How the speaker's process runs, as the configuration says; what cannot be had is logged once."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._settings: SpeakerSettings | None = None
+
+    def apply(self, settings: SpeakerSettings) -> None:
+        """Class, priority, memory, CPUs and the limit of a runaway; what is as before is not touched."""
+        before, self._settings = self._settings, settings
+        if before is None or _class_of(before) != _class_of(settings):
+            if settings.realtime_priority:
+                enter_realtime_class(self._log, settings.realtime_priority, runaway_us=settings.runaway_us)
+            else:
+                leave_realtime_class()
+                set_nice(self._log, settings.nice)
+        if before is None or before.lock_memory != settings.lock_memory:
+            if settings.lock_memory:
+                lock_memory(self._log)
+            elif before is not None:
+                unlock_memory()
+        if settings.cpus != (() if before is None else before.cpus):
+            choose_cpus(self._log, settings.cpus)
+
+
+def _class_of(settings: SpeakerSettings) -> tuple[int, int, int]:
+    return settings.realtime_priority, settings.nice, settings.runaway_us
+
+
+def enter_realtime_class(log: Log, priority: int = PRIORITY, *, runaway_us: int = RUNAWAY_S * 1_000_000) -> bool:
     """Take SCHED_RR for this process only: children (operators' scripts) start in the normal class."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
@@ -40,13 +73,49 @@ def enter_realtime_class(log: Log, priority: int = PRIORITY) -> bool:
         return False
     # A loop of ours that never sleeps must not take a CPU from the machine for good (setrlimit(2), RLIMIT_RTTIME).
     _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-    resource.setrlimit(resource.RLIMIT_RTTIME, (RUNAWAY_S * 1_000_000, hard))
+    limit = runaway_us if hard == resource.RLIM_INFINITY else min(runaway_us, hard)
+    resource.setrlimit(resource.RLIMIT_RTTIME, (limit, hard))
     return True
 
 
 def leave_realtime_class() -> None:
     """Back to the normal class; no capability is needed."""
     os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+
+
+def set_nice(log: Log, nice: int) -> bool:
+    """Take this nice value (-20 to 19) for this process only: its children start with 0 unless that is lower."""
+    # SCHED_RESET_ON_FORK resets a negative nice value, too (sched(7)); it stays set, and needs no capability.
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except OSError as problem:
+        log(
+            "warning",
+            "no_priority",
+            detail=f"cannot run with nice {nice}",
+            reason=problem.strerror,
+            remedy="run with CAP_SYS_NICE, or give the unit LimitNICE=-20",
+        )
+        return False
+    return True
+
+
+def choose_cpus(log: Log, cpus: tuple[int, ...]) -> bool:
+    """Run on these CPUs only; empty = on all that there are."""
+    try:
+        os.sched_setaffinity(0, cpus or range(os.cpu_count() or 1))
+    except (OSError, ValueError, OverflowError) as problem:
+        log(
+            "warning",
+            "no_cpu_affinity",
+            detail=f"cannot run on CPU {', '.join(map(str, cpus))} only",
+            reason=str(problem),
+            remedy="name CPUs that this host has, and that the unit's AllowedCPUs= leaves",
+        )
+        return False
+    return True
 
 
 def lock_memory(log: Log) -> bool:
@@ -62,6 +131,11 @@ def lock_memory(log: Log) -> bool:
         )
         return False
     return True
+
+
+def unlock_memory() -> None:
+    """Let the kernel swap this process again."""
+    ctypes.CDLL(None).munlockall()
 
 
 def freeze_collector() -> None:

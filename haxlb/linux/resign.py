@@ -46,6 +46,9 @@ class _Will:
     vrf: str
     farewells: tuple[Datagram, ...]
     key: Key | None
+    vips: tuple[Vip, ...]
+    routing: tuple[bytes, ...]
+    """The removal of routes and rules."""
 
 
 class Bequest:
@@ -54,20 +57,11 @@ class Bequest:
     def __init__(self) -> None:
         self._rtnetlink = Rtnetlink()
         self._wills: tuple[_Will, ...] = ()
-        self._vips: tuple[Vip, ...] = ()
-        self._routing: tuple[bytes, ...] = ()
-        """The removal of routes and rules."""
 
     def prepare(self, instances: Iterable[VrrpInstance]) -> None:
         """Build the datagrams; addresses of our interfaces are looked up now, our VIPs are none of them."""
         listed = tuple(instances)
-        self._vips = tuple(dict.fromkeys(vip for each in listed for vip in (*each.vips, *each.excluded_vips)))
-        self._routing = tuple(
-            encode_removals(
-                (route for each in listed for route in each.routes), (rule for each in listed for rule in each.rules)
-            )
-        )
-        ours = {vip.address for vip in self._vips}
+        ours = {vip.address for each in listed for vip in (*each.vips, *each.excluded_vips)}
         self._wills = tuple(
             _Will(
                 name=each.name,
@@ -75,27 +69,37 @@ class Bequest:
                 vrf=each.vrf,
                 farewells=tuple(resignation(each, self._link(each.interface, ours))),
                 key=Expected.of(each).key,
+                vips=(*each.vips, *each.excluded_vips),
+                routing=tuple(encode_removals(each.routes, each.rules)),
             )
             for each in listed
         )
 
-    def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
-        """Send priority 0 for the masters, take VIPs, routes and rules off; what went wrong, one sentence each."""
+    def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Send priority 0 for the masters, take VIPs, routes and rules off; what went wrong, one sentence each.
+
+        What belongs to the kept instances stays.
+        """
         problems = []
         for will in self._wills:
             if will.name in masters:
                 problems += list(_send_all(will))
                 if not will.farewells:
                     problems.append(f"no priority 0 for {will.name}: its interface has no address")
-        return (*problems, *self._remove_vips(), *self._remove_routing())
+        staying = {vip for will in self._wills if will.name in kept for vip in will.vips}
+        going = [will for will in self._wills if will.name not in kept]
+        vips = dict.fromkeys(vip for will in going for vip in will.vips if vip not in staying)
+        kept_routing = {request for will in self._wills if will.name in kept for request in will.routing}
+        routing = [request for will in going for request in will.routing if request not in kept_routing]
+        return (*problems, *self._remove_vips(vips), *self._remove_routing(routing))
 
     def close(self) -> None:
         """Close the socket."""
         self._rtnetlink.close()
 
-    def _remove_vips(self) -> list[str]:
+    def _remove_vips(self, going: Iterable[Vip]) -> list[str]:
         requests, vips = [], []
-        for vip in self._vips:
+        for vip in going:
             try:
                 requests.append(_removal(vip, socket.if_nametoindex(vip.interface)))
             except OSError:  # no such interface: nor the address
@@ -111,9 +115,9 @@ class Bequest:
             if number and number not in _GONE
         ]
 
-    def _remove_routing(self) -> list[str]:
+    def _remove_routing(self, requests: list[bytes]) -> list[str]:
         try:
-            results = self._rtnetlink.change(self._routing)
+            results = self._rtnetlink.change(requests)
         except (OSError, HostError) as problem:
             return [f"routes and rules may still be on: {problem}"]
         numbers = {number for number in results if number} - GONE

@@ -22,6 +22,7 @@ from haxlb.daemon.messages import (
     Ready,
     Resume,
     SpeakerStatus,
+    StandBy,
     Tracked,
 )
 from haxlb.daemon.notifications import commands_for
@@ -32,12 +33,13 @@ from haxlb.linux.addresses import RENEW_EVERY_S
 from haxlb.linux.adverts import AdvertSockets
 from haxlb.linux.announcer import Announcer
 from haxlb.linux.child import FLUSH_TIMEOUT_S
+from haxlb.linux.flight_recorder import FlightRecorder
 from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pipe import Pipe
-from haxlb.linux.realtime import enter_realtime_class, freeze_collector, lock_memory
+from haxlb.linux.realtime import Scheduling, freeze_collector
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.facts import Fact, RoleChanged
@@ -54,8 +56,10 @@ RESTORE_PAUSE_US = 100_000
 class SpeakerProcess:
     """The wiring. Raises HostError where a capability is missing."""
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, scheduling: Scheduling, recorder: FlightRecorder | None = None) -> None:
         self._pipe = pipe
+        self._scheduling = scheduling
+        self._recorder = recorder
         self._loop = asyncio.get_running_loop()
         self._clock = MonotonicClock()
         self._complaints = Complaints(pipe.log, self._clock)
@@ -66,9 +70,7 @@ class SpeakerProcess:
         self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
         self._scripts = ScriptRunner(pipe.log)
         self._wake = TimerfdWake(self._on_wake)
-        self._monitor = LinkMonitor(
-            self._links, self._rtnetlink, self._on_change, pipe.log, self._network.addresses.holds
-        )
+        self._monitor: LinkMonitor | None = None
         self._speaker = Speaker(
             clock=self._clock,
             wake=self._wake,
@@ -79,6 +81,7 @@ class SpeakerProcess:
             links=self._links,
             notify=self,
             reports=self,
+            recorder=recorder,
             epoch_offset_us=time.time_ns() // 1000 - self._clock.now(),
         )
         self._instances: tuple[VrrpInstance, ...] = ()
@@ -92,13 +95,18 @@ class SpeakerProcess:
         self._status_due = False
         self._frozen = False
         self._restored_at = 0
-        self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+        self._renewal: asyncio.TimerHandle | None = None
 
     # -- orders of the supervisor
 
     def handle(self, message: Message) -> None:
         """Carry out one message and answer it."""
-        if isinstance(message, ConfigureSpeaker):
+        if isinstance(message, StandBy):
+            self._scheduling.apply(message.settings)
+            freeze_collector()
+            self._pipe.send(Ready(of=StandBy.__name__))
+        elif isinstance(message, ConfigureSpeaker):
+            self._scheduling.apply(message.settings)
             self._scripts.configure(message.script_settings, message.config_directory)
             self._last_scripts = {
                 **{("INSTANCE", each.name): each.notify for each in message.instances},
@@ -122,11 +130,13 @@ class SpeakerProcess:
 
     async def leave(self, reason: str) -> None:
         """Hand over, let the scripts run, deliver what is still to be said."""
-        self._renewal.cancel()
+        if self._renewal is not None:
+            self._renewal.cancel()
         self._speaker.stop(reason)
         self._send_status()
         # An interface that goes now must not bring anything back.
-        self._monitor.close()
+        if self._monitor is not None:
+            self._monitor.close()
         await self._network.close()
         await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
@@ -136,16 +146,29 @@ class SpeakerProcess:
         self._adverts.close()
         self._announcer.close()
         self._rtnetlink.close()
+        if self._recorder is not None:
+            self._recorder.close()
         self._pipe.close()
 
+    def _begin(self) -> None:
+        """With the first configuration; a spare does not hear of every address that comes and goes meanwhile."""
+        self._monitor = LinkMonitor(
+            self._links, self._rtnetlink, self._on_change, self._pipe.log, self._network.addresses.holds
+        )
+        self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
+
     def _configure(self, message: ConfigureSpeaker) -> None:
+        if self._monitor is None:
+            self._begin()
+        if self._recorder is not None:
+            self._recorder.configure(each.key for each in message.instances)
         lacking = self._network.begin(message)
         # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
         watched = self._network.watched(former=True)
         self._links.watch(watched.interfaces, watched.vips)
         self._instances, self._groups, self._settings = message.instances, message.sync_groups, message.settings
         self._announcer.take(message.garp_frames)
-        problem = "; ".join(each for each in (lacking, self._apply()) if each)
+        problem = "; ".join(each for each in (lacking, self._apply(message)) if each)
         self._network.finish()
         if not self._frozen:
             freeze_collector()
@@ -153,14 +176,20 @@ class SpeakerProcess:
         self._pipe.send(Ready(of=ConfigureSpeaker.__name__, problem=problem))
         self._send_status()
 
-    def _apply(self) -> str:
+    def _apply(self, orders: ConfigureSpeaker | None = None) -> str:
         """Make sockets, addresses and the speaker follow the configuration and the interfaces there are."""
         names = self._links.watched
         links = {name: self._links.known(name) for name in names}
         deaf = self._adverts.configure(self._instances, self._links.indices, links, strangers=self._strangers)
         self._network.prepare()
         heard = tuple(each for each in self._instances if each.key not in deaf)
-        self._speaker.configure(heard, self._groups, self._settings)
+        self._speaker.configure(
+            heard,
+            self._groups,
+            self._settings,
+            successions=orders.successions if orders else (),
+            results=orders.results if orders else (),
+        )
         self._adverts.retire()
         self._watch_sockets()
         watched = self._network.watched()
@@ -263,13 +292,11 @@ class SpeakerProcess:
         self._pipe.send(SpeakerStatus(ticket=ticket, instances=instances, lag=self._speaker.lag))
 
 
-def _build(pipe: Pipe) -> SpeakerProcess:
+def _build(pipe: Pipe, recorder: int | None) -> SpeakerProcess:
     import_narrowly()
-    enter_realtime_class(pipe.log)
-    lock_memory(pipe.log)
-    return SpeakerProcess(pipe)
+    return SpeakerProcess(pipe, Scheduling(pipe.log), None if recorder is None else FlightRecorder(recorder))
 
 
 if __name__ == "__main__":
     about = (__doc__ or "").partition("\n")[0]
-    sys.exit(child.main("speaker", "haxlb.linux.speaker_main", ConfigureSpeaker, _build, about))
+    sys.exit(child.main("speaker", "haxlb.linux.speaker_main", ConfigureSpeaker, _build, about, recorded=True))

@@ -31,6 +31,7 @@ from haxlb.linux.mqtt import Broker
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.notify_fifo import NotifyFifos
 from haxlb.linux.peer_probe import PeerProbe
+from haxlb.linux.realtime import SUPERVISOR_NICE, set_nice
 from haxlb.linux.resign import Bequest
 from haxlb.linux.systemd import notify, take_notify_socket
 from haxlb.linux.timerfd import MonotonicClock
@@ -138,6 +139,7 @@ def _log_findings(log: Log, findings: Findings) -> None:
 async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_bug(log))
+    set_nice(log, SUPERVISOR_NICE)
     notify_address = take_notify_socket()
     clock, wall = MonotonicClock(), WallClock()
 

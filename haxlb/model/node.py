@@ -308,6 +308,8 @@ class SpeakerSettings:
     vip_lifetime_s: int = 2
     """`vips: lifetime:` of haxlb.yml: after so long without renewal the kernel takes a VIP off; 0 = never."""
     log_unknown_vrids: bool = False
+    spare: bool = True
+    """`processes: spare_speaker:` of haxlb.yml: whether a second speaker waits to take the place of a dead one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

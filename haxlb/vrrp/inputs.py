@@ -9,6 +9,7 @@ from haxlb.model.facts import Fact
 from haxlb.model.node import VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.routes import Route, Rule
+from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackResult
 from haxlb.vrrp.advert import Advert
 
@@ -21,6 +22,8 @@ class Start:
     """False: `state MASTER` is not heeded, as not all members of the sync group have it."""
     quiet_until: int = 0
     """vrrp_startup_delay: until then, monotonic µs, no advert counts and BACKUP is not left."""
+    succession: Succession | None = None
+    """A process that was MASTER until now has died, and this one goes on in its place if it is in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

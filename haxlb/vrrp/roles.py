@@ -12,6 +12,7 @@ from haxlb.model.facts import RoleChanged
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus
+from haxlb.model.succession import Succession
 from haxlb.vrrp.announcements import Announcements
 from haxlb.vrrp.condition import Condition
 from haxlb.vrrp.election import Election
@@ -131,6 +132,15 @@ class Roles:
         effects: list[Effect] = [self._advert_now(now), *put_on(self.instance)]
         effects += self._announcements.begin(now)
         return effects + self._tell(before, reason, self.role.value, now)
+
+    def _resume_master(self, succession: Succession, now: int) -> list[Effect]:
+        """MASTER in the place of a process that has died: nobody is told of a change, since there is none.
+
+        One announcement all the same: the dead one may have been in the middle of its own.
+        """
+        self.role = step(self.role, Event.START_RESUMED)
+        self._transitions.resume(succession.since_us, succession.reason)
+        return [self._advert_now(now), *put_on(self.instance), *self._announcements.resume(now)]
 
     def _become_backup(
         self,

@@ -9,6 +9,8 @@ does not have cannot happen. What the table does not say:
 * leaving MASTER takes all that off before anything else, and only then resigns (priority 0), or, outranked, says
   one last advert so that the winner announces once more (`haxlb.vrrp.farewell`);
 * `nopreempt`, a pending `preempt_delay` and a hand-over ("yielded") make a BACKUP respect adverts of lower priority;
+* a start in the place of a process that was MASTER and has only just died is no transition for anybody else: the peer
+  has missed nothing, the addresses are on, the operator is told nothing;
 * adverts follow an absolute schedule: the next one is due one interval after the last was due, not after it was sent;
 * a member of a sync group does not become MASTER by itself: it wishes to, and the group decides
   (`haxlb.vrrp.sync_group`).
@@ -83,6 +85,8 @@ class Router(Roles):
         if waits := self._condition.waits:
             self._transitions.reason = waits
             return []
+        if start.succession is not None and now < start.succession.until_us:
+            return self._resume_master(start.succession, now)
         quiet = now < start.quiet_until
         if self.priority == OWNER_PRIORITY and not quiet and not self.grouped.group:
             return self._become_master(Event.START_OWNER, "started with priority 255, the addresses' owner", now)

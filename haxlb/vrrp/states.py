@@ -18,6 +18,7 @@ class Event(Enum):
     START = "start"
     START_OWNER = "start, priority 255"
     START_UNUSABLE = "start with a fault"
+    START_RESUMED = "start in the place of a dead process, in time"
     MASTER_DOWN = "master_down_interval over"
     OVERSLEPT = "timer late: listen once more"
     ADVERT_DUE = "advert interval over"
@@ -41,6 +42,7 @@ TRANSITIONS: dict[tuple[Role, Event], Role] = {
     (Role.INIT, Event.START): Role.BACKUP,
     (Role.INIT, Event.START_OWNER): Role.MASTER,
     (Role.INIT, Event.START_UNUSABLE): Role.FAULT,
+    (Role.INIT, Event.START_RESUMED): Role.MASTER,
     (Role.BACKUP, Event.MASTER_DOWN): Role.MASTER,
     (Role.BACKUP, Event.GROUP_MASTER): Role.MASTER,
     (Role.BACKUP, Event.OVERSLEPT): Role.BACKUP,

@@ -65,6 +65,11 @@ class Group:
         self._masters: frozenset[Key] = frozenset()
         """Members that were MASTER when the group was last asked; by key, which survives a renaming."""
 
+    def resume(self, members: Sequence[Seat]) -> None:
+        """All members are about to be MASTER in the place of a process that has died: the group's role is no news."""
+        self.role = Role.MASTER
+        self._masters = frozenset(each.instance.key for each in members)
+
     def judge(self, members: Sequence[Seat]) -> list[tuple[Seat, Order]]:
         """Orders for members, to be carried out before it is asked again; none = all is as it must be."""
         told = self._tell(members)

@@ -27,6 +27,10 @@ class Transitions:
         self.count += 1
         self._latest.append((now, before, after, reason))
 
+    def resume(self, since: int, reason: str) -> None:
+        """No change: another process was in this role before, since then and for this reason."""
+        self.since, self.reason = since, reason
+
     def statuses(self, epoch_offset_us: int) -> tuple[TransitionStatus, ...]:
         """The last twenty, newest last."""
         return tuple(

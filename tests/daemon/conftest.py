@@ -25,6 +25,7 @@ from haxlb.daemon.messages import (
     Ready,
     Resume,
     SpeakerStatus,
+    StandBy,
     Stop,
     SwapProgram,
     TrackerStatus,
@@ -109,8 +110,9 @@ class Peer:
 class FakeSpeaker:
     """Enough of a speaker for the supervisor: roles, hand-over, take-back."""
 
-    def __init__(self, world: FakeWorld) -> None:
+    def __init__(self, world: FakeWorld, name: str = "speaker") -> None:
         self.world = world
+        self.name = name
         self.instances: dict[str, InstanceStatus] = {}
         self.back: dict[str, asyncio.TimerHandle] = {}
         self.statuses = 0
@@ -122,8 +124,13 @@ class FakeSpeaker:
                 self.instances = {
                     each.name: known.get(each.name, status_of(each, self.world.wall())) for each in message.instances
                 }
+                for heir in message.successions:
+                    self.instances[heir.instance] = replace(self.instances[heir.instance], role=Role.MASTER)
                 self.say(Ready(of="ConfigureSpeaker"))
                 self.say_status()
+            case StandBy():
+                if self.world.spare_stands_by:
+                    self.say(Ready(of="StandBy"))
             case AskStatus():
                 self.say_status(message.ticket)
             case HandOver():
@@ -165,7 +172,7 @@ class FakeSpeaker:
         self.say_status()
 
     def say(self, message: Message) -> None:
-        self.world.supervisor.on_message("speaker", message)
+        self.world.supervisor.on_message(self.name, message)
 
     def say_status(self, ticket: int = 0) -> None:
         if self.world.mute:
@@ -270,6 +277,11 @@ class FakeWorld:
     killed: list[str] = field(default_factory=list)
     logged: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
     executed: list[frozenset[str]] = field(default_factory=list)
+    kept: list[frozenset[str]] = field(default_factory=list)
+    adverts: tuple[int, ...] = ()
+    """What a dead speaker has left in its flight recorder."""
+    spare_problem: HostError | None = None
+    spare_stands_by: bool = True
     watched: list[tuple[Vip, ...]] = field(default_factory=list)
     published: list[Fact] = field(default_factory=list)
     snapshots: list[NodeStatus] = field(default_factory=list)
@@ -298,6 +310,7 @@ class FakeWorld:
     path: str = "/etc/keepalived/keepalived.conf"
     supervisor: Supervisor = field(init=False)
     speaker: FakeSpeaker = field(init=False)
+    spare: FakeSpeaker = field(init=False)
     _pids: int = 100
 
     def ports(self) -> World:
@@ -342,6 +355,10 @@ class FakeWorld:
         self.order.append(f"start {name}")
         if name == "speaker":
             self.speaker = FakeSpeaker(self)
+        elif name == "spare":
+            if self.spare_problem is not None:
+                raise self.spare_problem
+            self.spare = FakeSpeaker(self, "spare")
         self._pids += 1
         return self._pids
 
@@ -352,6 +369,8 @@ class FakeWorld:
             return
         if name == "speaker":
             loop.call_soon(self.speaker.take, message)
+        elif name == "spare":
+            loop.call_soon(self.spare.take, message)
         elif name == "tracker":
             loop.call_soon(self._track, message)
         else:
@@ -381,6 +400,14 @@ class FakeWorld:
                 self.supervisor.on_message("checker", status)
             case Stop():
                 self.exit("checker", 0)
+
+    def rename(self, name: str, other: str) -> None:
+        self.order.append(f"{name} becomes {other}")
+        self.speaker, self.spare.name = self.spare, other
+
+    def recorded(self, name: str) -> tuple[int, ...]:
+        assert name == "speaker"
+        return self.adverts
 
     def kill(self, name: str) -> None:
         self.killed.append(name)
@@ -421,8 +448,9 @@ class FakeWorld:
     def prepare(self, instances: Iterable[VrrpInstance]) -> None:
         self.order.append(f"prepare {','.join(each.name for each in instances)}")
 
-    def execute(self, masters: frozenset[str]) -> tuple[str, ...]:
+    def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
         self.executed.append(masters)
+        self.kept.append(kept)
         self.order.append("bequest")
         return ()
 

@@ -22,7 +22,7 @@ from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
-from haxlb.model.node import MqttSettings, Role
+from haxlb.model.node import MqttSettings, Role, SpeakerSettings
 from haxlb.model.status import PeerStatus
 
 
@@ -148,7 +148,7 @@ def test_a_speaker_that_keeps_dying_is_restarted_later_and_later_and_raises_an_a
         await asyncio.sleep(11)
         assert (await world.supervisor.status()).alarms == ()
 
-    world = play(scene, kit.node())
+    world = play(scene, kit.node(speaker=SpeakerSettings(spare=False)))
     waited = [at - died for (at, _), died in zip(world.started[1:], (0.01, 5.01, 10.01, 15.01), strict=True)]
     assert waited == pytest.approx([0, 1, 2, 4])
 

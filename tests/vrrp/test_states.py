@@ -26,6 +26,7 @@ def test_only_a_backup_or_an_owner_becomes_master():
         (Role.BACKUP, Event.MASTER_DOWN),
         (Role.BACKUP, Event.GROUP_MASTER),
         (Role.INIT, Event.START_OWNER),
+        (Role.INIT, Event.START_RESUMED),
     }
 
 

@@ -1,0 +1,152 @@
+"""What operators ask of a running supervisor: reload, hand over, resume, swap the forwarder's program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.control import Answer, Failover, Reload, Resume, Step, Swap
+from haxlb.daemon.handover import HandOverProcedure
+from haxlb.daemon.messages import Resume as ResumeSpeaker
+from haxlb.daemon.messages import SwapProgram
+from haxlb.daemon.notifier import Notifier
+from haxlb.daemon.processes import Processes
+from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
+from haxlb.daemon.standing import Standing
+from haxlb.daemon.supervisor_ports import Findings, RefusedConfig, World
+from haxlb.daemon.survey import Survey
+from haxlb.model.errors import HaxlbError, HostError
+from haxlb.model.status import InstanceStatus
+
+
+class Commands:
+    """Carries them out; whoever calls sees to it that there is one at a time."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        standing: Standing,
+        processes: Processes,
+        chronicle: Chronicle,
+        survey: Survey,
+        notifier: Notifier,
+        reloader: ReloadProcedure,
+        on_peers: Callable[[], None],
+    ) -> None:
+        """`on_peers` is called when the interfaces or the configured peers may have changed."""
+        self._world = world
+        self._standing = standing
+        self._processes = processes
+        self._chronicle = chronicle
+        self._survey = survey
+        self._notifier = notifier
+        self._reloader = reloader
+        self._on_peers = on_peers
+        self.loaded_at = world.wall.wall()
+        """When the configuration in force was loaded, seconds since the epoch."""
+        self.config_problem = ""
+        """What is wrong with the file as it was read last; empty = nothing."""
+
+    async def carry_out(self, request: Reload | Failover | Resume | Swap, step: Callable[[Step], None]) -> Answer:
+        """Do it; `step` hears of the steps of a longer one. Raises HaxlbError."""
+        match request:
+            case Reload():
+                return await self._reload()
+            case Failover():
+                return await self._failover(request, step)
+            case Resume():
+                return self._resume(request)
+            case Swap():
+                return await self._swap()
+
+    async def _reload(self) -> Answer:
+        try:
+            loaded = await self._world.config.load()
+        except RefusedConfig as refused:
+            return self._refuse_reload(refused, refused.report, refused.findings)
+        try:
+            change, problems = await self._reloader.run(loaded.config)
+        except HostError as problem:
+            return self._refuse_reload(problem, loaded.report, loaded.findings)
+        self._notifier.refresh(reloaded=True)
+        self.config_problem = "; ".join(problems)
+        self.loaded_at = self._world.wall.wall()
+        if change.speaker:
+            self._on_peers()
+            self._processes.spare.provide()
+        said = "; ".join((f"reloaded: {change.summary}", *change.later))
+        self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self.config_problem)
+        return Answer(
+            ok=not problems,
+            exit_code=1 if problems else 0,
+            message="; ".join((said, *problems)),
+            report=loaded.report,
+            diagnostics=loaded.findings,
+        )
+
+    def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
+        self.config_problem = str(problem)
+        self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
+        return Answer(
+            ok=False,
+            exit_code=problem.exit_code,
+            message=f"reload refused, the old configuration stays in force: {problem.message}",
+            remedy=problem.remedy,
+            report=report,
+            diagnostics=findings,
+        )
+
+    async def _failover(self, request: Failover, step: Callable[[Step], None]) -> Answer:
+        if not self._processes.running("speaker"):
+            return Answer(ok=False, exit_code=1, message="the speaker is not running", remedy="see haxlb show")
+
+        def tell(what: Step) -> None:
+            self._chronicle.note(
+                "info" if what.ok else "warning",
+                f"failover_{what.step}",
+                f"failover {what.subject or self._standing.config.node}: {what.reason}",
+                instance=what.subject,
+                reason=what.reason,
+            )
+            step(what)
+
+        procedure = HandOverProcedure(
+            clock=self._world.clock,
+            wall=self._world.wall,
+            probe=self._world.probe,
+            broker=self._world.broker,
+            send=lambda message: self._processes.send("speaker", message),
+            statuses=self._instances,
+            step=tell,
+        )
+        return await procedure.run(self._standing.config.instances, request.instances, force=request.force)
+
+    async def _instances(self) -> tuple[InstanceStatus, ...]:
+        await self._survey.ask("speaker")
+        return self._survey.instances
+
+    def _resume(self, request: Resume) -> Answer:
+        known = [each.name for each in self._standing.config.instances]
+        unknown = [name for name in request.instances if name not in known]
+        if unknown:
+            remedy = f"there are: {', '.join(known) or 'none'}"
+            return Answer(ok=False, exit_code=1, message=f"no instance is called {unknown[0]}", remedy=remedy)
+        chosen = ", ".join(each for each in self._standing.yielded if each in (request.instances or known))
+        if not chosen:
+            return Answer(ok=True, message="no instance was handed over: nothing to resume")
+        self._processes.send("speaker", ResumeSpeaker(instances=request.instances))
+        self._chronicle.note("info", "resumed", f"resumed: {chosen}", instances=chosen)
+        return Answer(ok=True, message=f"resumed: {chosen}")
+
+    async def _swap(self) -> Answer:
+        if not self._processes.running("checker"):
+            return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
+        program = await self._world.builder.compile(self._standing.config)
+        problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
+        if problem:
+            return Answer(ok=False, exit_code=1, message=f"not swapped: {problem}")
+        self._standing.program = program
+        self._chronicle.clear_alarm("forwarder/not-built", "built and swapped in")
+        self._chronicle.note("info", "program_swapped", "forwarder program swapped", program=program)
+        return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
