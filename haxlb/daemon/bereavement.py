@@ -25,7 +25,7 @@ PROMOTION_US = 8_000
 MARGIN_US = 1_000
 """From an advert to the wire, and the coarseness of a peer's timer."""
 LONGEST_US = SECOND_US
-"""With long intervals: half the lifetime of an address. A speaker that was stuck for so long has let others expire."""
+"""Of being late with an advert, with long intervals: a speaker that was stuck for longer has let its addresses expire."""
 
 
 class Bereavement:
@@ -94,7 +94,8 @@ class Bereavement:
         for each in masters:
             last = adverts[numbers[each.name]] if numbers[each.name] < len(adverts) else 0
             status = known.get(each.name)
-            until = last + min(each.down_timer_adverts * each.advert_interval_us, LONGEST_US) - MARGIN_US
+            interval = each.advert_interval_us
+            until = last + min(each.down_timer_adverts * interval, interval + LONGEST_US) - MARGIN_US
             if last and status is not None and now + PROMOTION_US < until:
                 since = now - round((self._world.wall.wall() - status.since_at) * SECOND_US)
                 found[each.name] = Succession(instance=each.name, until_us=until, since_us=since, reason=status.reason)
