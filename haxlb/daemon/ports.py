@@ -52,6 +52,8 @@ class Link:
     mtu: int = 1500
     address6: IPv6Address | None = None
     """Link-local IPv6 address, usable (not tentative)."""
+    absent_sources: frozenset[IPAddress] = frozenset()
+    """Of the configured source addresses that its instances track, those that no interface of this host has."""
 
 
 class ClockPort(Protocol):

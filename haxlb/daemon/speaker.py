@@ -274,6 +274,8 @@ class Speaker:
 
     def _retuned(self, member: Member, instance: VrrpInstance, now: int) -> list[Effect]:
         effects = member.router.handle(Reconfigure(instance=instance), now)
+        if instance.track_source:  # whether the host has the new source is told with the link
+            effects += member.router.handle(member.link_input(self._link(instance.interface)), now)
         known = self._known(member)
         return effects + member.router.handle(known, now) if known.results else effects
 

@@ -87,7 +87,7 @@ class Member:
         self.link = link
         if link is None:
             return LinkChanged(up=False, address=None, present=False)
-        return LinkChanged(up=link.up, address=address)
+        return LinkChanged(up=link.up, address=address, has_source=self.instance.source not in link.absent_sources)
 
     def frames(self, priority: int) -> list[Datagram]:
         """One advert of this priority for every destination; empty without a source address."""

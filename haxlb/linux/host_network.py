@@ -51,6 +51,7 @@ class Watched:
 
     interfaces: tuple[str, ...]
     vips: tuple[IPAddress, ...]
+    sources: dict[str, frozenset[IPAddress]]
 
 
 class HostNetwork:
@@ -98,7 +99,11 @@ class HostNetwork:
         tracks = [track for each in instances for track in each.tracks]
         tracks += [track for each in self._config.sync_groups for track in each.tracks]
         names += [track.name for track in tracks if track.kind is TrackKind.INTERFACE]
-        return Watched(interfaces=tuple(dict.fromkeys(names)), vips=tuple(dict.fromkeys(vip.address for vip in vips)))
+        return Watched(
+            interfaces=tuple(dict.fromkeys(names)),
+            vips=tuple(dict.fromkeys(vip.address for vip in vips)),
+            sources=_tracked_sources(self._config.instances),
+        )
 
     def prepare(self) -> None:
         """Encode what a take-over sends."""
@@ -202,6 +207,15 @@ class HostNetwork:
 
 def _vips(instances: Iterable[VrrpInstance]) -> list[Vip]:
     return [vip for each in instances for vip in (*each.vips, *each.excluded_vips)]
+
+
+def _tracked_sources(instances: Iterable[VrrpInstance]) -> dict[str, frozenset[IPAddress]]:
+    """By interface (track_src_ip)."""
+    found: dict[str, frozenset[IPAddress]] = {}
+    for each in instances:
+        if each.track_source and each.source is not None:
+            found[each.interface] = found.get(each.interface, frozenset()) | {each.source}
+    return found
 
 
 def _routes(instances: Iterable[VrrpInstance]) -> list[Route]:

@@ -7,9 +7,10 @@ import errno
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from types import MappingProxyType
 
 from haxlb.daemon.ports import Link
 from haxlb.linux.log import Log
@@ -58,17 +59,33 @@ class Links:
         self._known: dict[str, Link | None] = {}
         self._indices: dict[str, int] = {}
         self._vips: frozenset[IPAddress] = frozenset()
+        self._sources: dict[str, frozenset[IPAddress]] = {}
+        """By interface, the configured source addresses whose loss is a fault there."""
         self._silent: set[str] = set()
         """Interfaces without address resolution (IFF_NOARP)."""
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether any source address is tracked."""
+        return bool(self._sources)
 
     @property
     def watched(self) -> tuple[str, ...]:
         """Names of the watched interfaces."""
         return tuple(self._known)
 
-    def watch(self, interfaces: Iterable[str], vips: Iterable[IPAddress]) -> None:
-        """Watch exactly these, and never take one of our VIPs for an interface's own address."""
+    def watch(
+        self,
+        interfaces: Iterable[str],
+        vips: Iterable[IPAddress],
+        sources: Mapping[str, frozenset[IPAddress]] = MappingProxyType({}),
+    ) -> None:
+        """Watch exactly these, and never take one of our VIPs for an interface's own address.
+
+        `sources`: by interface, the addresses that some interface of this host should have (track_src_ip).
+        """
         self._vips = frozenset(vips)
+        self._sources = dict(sources)
         self._known = dict.fromkeys(interfaces)
         self._indices.clear()
         for interface in self._known:
@@ -113,6 +130,10 @@ class Links:
             return None
         return "" if interface in self._silent else link.mac
 
+    def dependants(self, source: IPAddress) -> tuple[str, ...]:
+        """The watched interfaces with an instance that tracks this source address."""
+        return tuple(name for name, sources in self._sources.items() if source in sources)
+
     def is_vip(self, address: IPAddress) -> bool:
         """Whether this is one of our VIPs."""
         return address in self._vips
@@ -141,8 +162,16 @@ class Links:
             address=address,
             mtu=int.from_bytes(mtu, sys.byteorder),
             address6=address6,
+            absent_sources=self._absent(self._sources.get(interface, frozenset())),
         )
         return link, index
+
+    def _absent(self, sources: frozenset[IPAddress]) -> frozenset[IPAddress]:
+        """Those that no interface has, whichever: routing, not the instance, decides where a source must be."""
+        if not sources:
+            return sources
+        present = present_addresses(self._rtnetlink)
+        return sources - {each.address for each in present if not each.flags & _NOT_USABLE}
 
     def _own_addresses(self, index: int) -> tuple[IPv4Address | None, IPv6Address | None]:
         """The first IPv4 address that is not secondary, and the first usable link-local one; VIPs are neither."""
@@ -226,11 +255,19 @@ class LinkMonitor:
                 changed.update(dict.fromkeys(self._links.watched))
                 continue
             for kind, port, message in split(datagram):
-                interface = self._interface(kind, port, message)
-                if interface:
-                    changed[interface] = None
+                changed.update(dict.fromkeys(self._interfaces(kind, port, message)))
         for interface in changed:
             self._on_change(interface)
+
+    def _interfaces(self, kind: int, port: int, message: bytes) -> tuple[str, ...]:
+        """The watched interfaces that an event is about."""
+        interface = self._interface(kind, port, message)
+        concerned = () if interface is None else (interface,)
+        if kind in (RTM_NEWADDR, RTM_DELADDR) and self._links.has_sources:
+            found = parse_address(message)
+            if found is not None:
+                concerned += self._links.dependants(found.address)
+        return concerned
 
     def _interface(self, kind: int, port: int, message: bytes) -> str | None:
         """The watched interface that an event is about, None when it is about none of them."""

@@ -165,7 +165,7 @@ class SpeakerProcess:
         lacking = self._network.begin(message)
         # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
         watched = self._network.watched(former=True)
-        self._links.watch(watched.interfaces, watched.vips)
+        self._links.watch(watched.interfaces, watched.vips, watched.sources)
         self._instances, self._groups, self._settings = message.instances, message.sync_groups, message.settings
         self._announcer.take(message.garp_frames)
         problem = "; ".join(each for each in (lacking, self._apply(message)) if each)

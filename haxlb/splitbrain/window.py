@@ -6,12 +6,12 @@ from haxlb.model.node import SECOND_US, VrrpInstance
 
 
 def master_down_interval_us(instance: VrrpInstance) -> int:
-    """Three advert intervals and the skew time, µs (RFC 9568 section 6.1; version 2: RFC 3768 section 6.1).
+    """The adverts that may be missed and the skew time, µs (RFC 9568 section 6.1; version 2: RFC 3768 section 6.1).
 
     The instance's own advert interval counts: a MASTER has no learned one.
     """
     skew_base = SECOND_US if instance.version == 2 else instance.advert_interval_us  # noqa: PLR2004 - the version
-    return 3 * instance.advert_interval_us + (256 - instance.priority) * skew_base // 256
+    return instance.down_timer_adverts * instance.advert_interval_us + (256 - instance.priority) * skew_base // 256
 
 
 def protocol_window_us(instance: VrrpInstance) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Link
 from haxlb.model.errors import HostError
@@ -169,3 +170,33 @@ def test_lag_is_what_a_late_wake_shows(lan, instance):
     assert late.max_at == lan.now / 1e6
     node.speaker.on_wake()
     assert node.speaker.lag.wakes == late.wakes, "one that nobody asked for does not count"
+
+
+def test_a_tracked_source_is_a_fault_while_the_host_does_not_have_it(lan, instance):
+    sources = [IPv4Address("192.0.2.7"), IPv4Address("192.0.2.8")]
+    node = lan.node(1)
+    node.interfaces["eth0"] = dataclasses.replace(node.interfaces["eth0"], absent_sources=frozenset(sources[:1]))
+    node.speaker.configure([instance(source=sources[0], track_source=True)])
+    lan.run(10)
+    assert node.role() is Role.FAULT
+    assert "192.0.2.7 is not an address of this host" in node.status().reason
+    # A reload to a source that is there; what another instance tracks on the interface is still absent.
+    node.speaker.configure([instance(source=sources[1], track_source=True)])
+    assert node.role() is Role.BACKUP
+    lan.run(10)
+    assert node.role() is Role.MASTER
+    node.set_link(absent_sources=frozenset(sources))
+    assert node.role() is Role.FAULT
+    assert not node.held
+    node.set_link(absent_sources=frozenset())
+    lan.run(10)
+    assert node.role() is Role.MASTER
+
+
+def test_a_source_that_is_not_tracked_may_be_absent(lan, instance):
+    node = lan.node(1)
+    source = IPv4Address("192.0.2.7")
+    node.interfaces["eth0"] = dataclasses.replace(node.interfaces["eth0"], absent_sources=frozenset({source}))
+    node.speaker.configure([instance(source=source)])
+    lan.run(10)
+    assert node.role() is Role.MASTER

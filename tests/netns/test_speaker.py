@@ -320,6 +320,20 @@ def test_link_down_is_fault_and_back(pair: Pair) -> None:
     eventually(lambda: holders(pair) == ["d1"], "the VIP moves back")
 
 
+def test_a_tracked_source_that_is_taken_off_is_fault_and_back(pair: Pair) -> None:
+    one = pair.speaker(pair.d1, replace(FAST, source=IPv4Address("10.99.0.7"), track_source=True))
+    assert one.status().instances[0].role is Role.FAULT
+    for _ in range(2):
+        start = len(one.messages)
+        pair.d1.run("ip", "address", "add", "10.99.0.7/32", "dev", "lo")
+        one.becomes(Role.MASTER, start=start)
+        eventually(lambda: VIP in addresses(pair.d1), "the VIP is on")
+        start = len(one.messages)
+        pair.d1.run("ip", "address", "del", "10.99.0.7/32", "dev", "lo")
+        assert "10.99.0.7 is not an address of this host" in one.becomes(Role.FAULT, start=start).reason
+        assert VIP not in addresses(pair.d1)
+
+
 def test_an_interface_that_vanishes_and_comes_back_under_another_index(pair: Pair) -> None:
     instance = replace(FAST, interface="dummy7", vips=(vip("10.9.0.100", interface="dummy7"),))
     one = pair.speaker(pair.d1)

@@ -22,7 +22,7 @@ from haxlb.linux.log import Complaints
 from haxlb.linux.neighbour_advertisement import unsolicited_advertisement
 from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.timerfd import MonotonicClock
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
 from tests.netns.standin import Ear, addresses, eventually, inside, vip
 
@@ -163,6 +163,38 @@ def on_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - the kernel changes it, not the loop
         await asyncio.sleep(0.005)
+
+
+def test_a_source_address_may_be_on_any_interface_and_its_events_are_those_of_who_tracks_it(
+    one: Host, netlink: Rtnetlink
+) -> None:
+    one.sysctl(net__ipv6__conf__lo__disable_ipv6=0)
+    sources = frozenset({IPv4Address("10.99.0.7"), IPv6Address("2001:db8:9::7")})
+
+    async def test() -> None:
+        heard: list[str] = []
+        links = Links(netlink)
+        links.watch(["eth0"], [], {"eth0": sources})
+        with inside(one.namespace):
+            monitor = LinkMonitor(links, netlink, heard.append, Lines())
+        seen = [absent(links)]
+        # Addresses and the interface below are not watched themselves.
+        for word in ("add", "del"):
+            for address in ("10.99.0.7/32", "2001:db8:9::7/128"):
+                heard.clear()
+                one.run("ip", "address", word, address, "dev", "lo")
+                await until(lambda: "eth0" in heard)
+                seen.append(absent(links))
+        monitor.close()
+        four, six = sorted(sources, key=lambda each: each.version)
+        assert seen == [{four, six}, {six}, set(), {four}, {four, six}]
+
+    def absent(links: Links) -> frozenset[IPAddress]:
+        link = links.link("eth0")
+        assert link is not None
+        return link.absent_sources
+
+    on_loop(test)
 
 
 def test_the_monitor_hears_of_links_and_foreign_addresses_but_not_of_our_own(one: Host, netlink: Rtnetlink) -> None:

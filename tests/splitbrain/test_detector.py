@@ -104,6 +104,8 @@ def test_the_window_is_master_down_interval_and_one_advert() -> None:
     assert protocol_window_us(INSTANCE) == 3 * SECOND_US + 106 * SECOND_US // 256 + SECOND_US
     fast = VrrpInstance(name="V", interface="e", vrid=1, version=3, priority=100, advert_interval_us=100_000)
     assert protocol_window_us(fast) == 300_000 + 156 * 100_000 // 256 + 100_000
+    patient = replace(fast, down_timer_adverts=5)
+    assert protocol_window_us(patient) == protocol_window_us(fast) + 200_000
 
 
 def test_adverts_within_the_window_are_an_election(master: Timeline) -> None:
