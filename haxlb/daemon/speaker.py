@@ -83,7 +83,6 @@ class Speaker:
         self._epoch_offset_us = epoch_offset_us
         self._wake = wake
         self._adverts = adverts
-        self._announcer = announcer
         self._links = links
         self._reports = reports
         self._members: dict[Key, Member] = {}
@@ -180,10 +179,12 @@ class Speaker:
 
     def reannounce(self, interface: str) -> None:
         """Announce at once what is held on this interface: its link-layer address has changed."""
+        now = self._clock.now()
         for member in self._members.values():
             vips = tuple(vip for vip in addresses(member.instance) if vip.interface == interface)
             if vips and member.router.role is Role.MASTER:
-                self._announcer.announce(vips)
+                self._executor.announce(vips, now)
+        self._arm()
 
     # -- what the world says
 

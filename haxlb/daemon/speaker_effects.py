@@ -18,7 +18,8 @@ from haxlb.daemon.speaker_announcements import AnnouncementQueue
 from haxlb.daemon.speaker_member import Member
 from haxlb.daemon.speaker_routes import RouteKeeper
 from haxlb.daemon.speaker_vips import VipKeeper
-from haxlb.model.node import Role
+from haxlb.model.addresses import Vip
+from haxlb.model.node import GarpConfig, Role
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
     AddRoutes,
@@ -31,6 +32,8 @@ from haxlb.vrrp.inputs import (
     Report,
     SendAdvert,
 )
+
+_NO_PAUSE = GarpConfig()
 
 
 class Executor:
@@ -97,6 +100,10 @@ class Executor:
         self._vips.remove(instance, addresses(instance), now)
         if self._routes is not None and (instance.routes or instance.rules):
             self._routes.remove(instance, instance.routes, instance.rules, now)
+
+    def announce(self, vips: tuple[Vip, ...], now: int) -> None:
+        """Once, whatever pauses are configured."""
+        self._queue.announce(vips, 1, _NO_PAUSE, now)
 
     def due(self, now: int) -> None:
         """What was refused or must be spread, if it is time."""

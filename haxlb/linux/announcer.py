@@ -106,7 +106,10 @@ class Announcer:
         if crafted_for == mac:
             return frame
         self._report_stale(vip.interface, mac)
-        return announcement(mac, vip.address, vip.interface)
+        frame = announcement(mac, vip.address, vip.interface)
+        # For the rounds that follow; the setting that an IPv6 one depends on is read from a file.
+        self._frames[vip.interface, vip.address] = (mac, frame)
+        return frame
 
     def _report_stale(self, interface: str, mac: str) -> None:
         if (interface, mac) not in self._reported:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from ipaddress import IPv6Address
+from collections import Counter
+from ipaddress import IPv4Address, IPv6Address
+from itertools import pairwise
 
 import pytest
 
-from haxlb.daemon.speaker_announcements import AnnouncementQueue
+from haxlb.daemon.speaker_announcements import PORTION, AnnouncementQueue
 from haxlb.model.addresses import Vip
 from haxlb.model.node import GarpConfig
+from tests.machines.conftest import Node
 
 SLOW = GarpConfig(interval_us=250, master_delay_us=0)
 
@@ -118,3 +121,78 @@ def test_a_speaker_spreads_its_frames_and_stops_with_its_role(lan, instance, mak
     node.journal.clear()
     lan.run(1)
     assert not [what for what in node.words() if what.startswith("announce")]
+
+
+def test_many_addresses_leave_in_portions_round_by_round(wire, make_vip):
+    many = _many(PORTION + 10)
+    wire.say(many, 2, GarpConfig())
+    assert len(wire.frames) == PORTION
+    assert wire.queue.next_at == 0
+    wire.queue.due(0)
+    assert len(wire.frames) == 2 * PORTION
+    wire.queue.due(0)
+    assert wire.frames == [(0, str(vip.address)) for _ in range(2) for vip in many]
+    assert wire.queue.next_at is None
+
+
+def test_what_comes_at_the_same_moment_shares_the_portion_and_takes_turns(wire, make_vip):
+    first, second = _many(PORTION), _many(2, net=7)
+    wire.say(first, 3, GarpConfig())
+    wire.say(second, 2, GarpConfig())
+    assert len(wire.frames) == PORTION
+    sent = [address for _, address in wire.until(0)]
+    names = [str(vip.address) for vip in first], [str(vip.address) for vip in second]
+    assert sent == [*names[0], *names[0], *names[1], *names[0], *names[1]]
+
+
+def test_a_portion_that_waits_forgets_what_is_let_go_or_replaced(wire):
+    many = _many(3 * PORTION)
+    wire.say(many, 2, GarpConfig())
+    wire.queue.drop((many[0], many[PORTION], *many[2 * PORTION :]))
+    wire.say(many[1:5], 1, GarpConfig(interval_us=0))
+    counts = Counter(address for _, address in wire.until(0))
+    assert [counts[str(vip.address)] for vip in (many[0], many[1], many[5], many[PORTION])] == [1, 2, 2, 0]
+    assert counts[str(many[-1].address)] == 0
+    assert counts[str(many[PORTION + 1].address)] == 2
+    wire.now = 1
+    wire.say(many, 5, GarpConfig())
+    wire.say(many, 1, GarpConfig())
+    assert len(wire.until(1)) == PORTION + len(many)
+    wire.now = 2
+    wire.say(many, 5, GarpConfig())
+    wire.queue.stop()
+    assert len(wire.until(2)) == PORTION
+
+
+class Slow(Node):
+    """A director that needs some time for each frame."""
+
+    frame_us = 12
+
+    def announce(self, vips) -> None:
+        super().announce(vips)
+        self.lan.now += self.frame_us * len(vips)
+
+
+def test_adverts_are_on_time_while_a_thousand_addresses_are_announced(lan, instance):
+    interval = 10_000
+    node = Slow(lan, 1)
+    lan.nodes.append(node)
+    rounds = GarpConfig(master_repeat=5, master_delay_us=1_000_000)
+    quick = instance(version=3, advert_interval_us=interval, garp=rounds)
+    crowd = instance(name="VI_2", vrid=52, version=3, vips=_many(1000), garp=rounds)
+    node.speaker.configure([quick, crowd])
+    lan.run(10)
+    frames = [len(what.split()) - 1 for _, what in node.journal if what.startswith("announce")]
+    assert sum(frames) == 2 * 5 * 1001
+    adverts = [at for at, each in node.sent if each.payload[1] == 51]
+    gaps = [later - earlier for earlier, later in pairwise(adverts)]
+    assert max(gaps) <= interval + PORTION * Slow.frame_us
+    assert sum(gaps) / len(gaps) == pytest.approx(interval, rel=1e-3)
+
+
+def _many(count: int, net: int = 0) -> tuple[Vip, ...]:
+    return tuple(
+        Vip(address=IPv4Address(f"10.{net}.{number >> 8}.{number & 255}"), prefix_length=32, interface="eth0")
+        for number in range(count)
+    )
