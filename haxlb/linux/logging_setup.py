@@ -11,6 +11,8 @@ import sys
 from typing import IO, Any
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_PIECE = 1024
+"""Characters, at most 4096 bytes: a pipe that is writable takes PIPE_BUF bytes at once (pipe(7)), a longer line not."""
 _SYSLOG = {"debug": 7, "info": 6, "warning": 4, "error": 3}
 """sd-daemon(3): `<N>` at the start of a line is its priority."""
 
@@ -35,6 +37,8 @@ class Log:
         """Lines of text, not JSON."""
         journal = not console and "JOURNAL_STREAM" in os.environ
         self._lost = 0
+        self._unfinished = False
+        """The last line was cut off."""
         processors: list[Any] = [structlog.processors.add_log_level]
         if not journal:  # journald stamps by itself
             processors.append(structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"))
@@ -65,23 +69,28 @@ class Log:
         self.log(level, event, **fields)
 
     def write(self, line: str) -> None:
-        """Put a finished line out, or count it as lost."""
+        """Put a finished line out, or count it as lost: what of it did not fit is left out."""
+        text = f"\n{line}\n" if self._unfinished else f"{line}\n"
         try:
-            ready = bool(select.select([], [self._stream], [], 0)[1])
-        except (OSError, ValueError):  # a stream without a descriptor: a test's, or a closed one
-            ready = True
-        if not ready:
-            self._lost += 1
-            return
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
+            for start in range(0, len(text), _PIECE):
+                if not self._ready():
+                    self._lost += 1
+                    return
+                self._stream.write(text[start : start + _PIECE])
+                self._stream.flush()
+                self._unfinished = start + _PIECE < len(text)
         except OSError:  # the reader is gone; the daemon is not
             self._lost += 1
             return
         if self._lost:
             lost, self._lost = self._lost, 0
             self.log("warning", "log_lines_lost", count=lost)
+
+    def _ready(self) -> bool:
+        try:
+            return bool(select.select([], [self._stream], [], 0)[1])
+        except (OSError, ValueError):  # a stream without a descriptor: a test's, or a closed one
+            return True
 
 
 class _Writer:

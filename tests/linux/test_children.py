@@ -23,7 +23,7 @@ from haxlb.linux.pipe import Pipe
 async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--fd", type=int)
-    pipe = Pipe(parser.parse_args().fd)
+    pipe = Pipe(parser.parse_known_args()[0].fd)
     pipe.log("info", "hello", pid=os.getpid())
     async for message in pipe:
         if isinstance(message, AskStatus) and message.ticket == 13:
@@ -114,6 +114,47 @@ def test_a_killed_child_is_known_by_its_signal_and_may_be_started_again(modules)
         await world.hello()
         world.children.kill("speaker")
         await world.exit()
+
+    asyncio.run(scene())
+
+
+RECORDING = ECHO.replace(
+    "    pipe.log(",
+    """    from haxlb.linux.flight_recorder import FlightRecorder
+    parser.add_argument("--recorder", type=int)
+    recorder = FlightRecorder(parser.parse_known_args()[0].recorder)
+    recorder.configure([("eth0", 51), ("eth0", 52)])
+    recorder.sent(("eth0", 52), os.getpid())
+    pipe.log(""",
+    1,
+)
+
+
+@pytest.fixture
+def recording_modules(tmp_path, modules):
+    (tmp_path / "hx_recording_child.py").write_text(RECORDING)
+    return {**modules, "speaker": "hx_recording_child", "spare": "hx_recording_child"}
+
+
+def test_a_child_that_gets_another_name_is_heard_and_mourned_under_it(recording_modules):
+    async def scene():
+        world = World(recording_modules)
+        speaker = world.children.start("speaker")
+        await world.hello()
+        world.heard.clear()
+        spare = world.children.start("spare")
+        await world.hello()
+        assert [name for name, _ in world.said] == ["speaker", "spare"]
+        world.children.kill("speaker")
+        assert await world.exit() == ("speaker", -signal.SIGKILL)
+        assert world.children.recorded("speaker")[:3] == (0, speaker, 0)
+        world.children.rename("spare", "speaker")
+        world.children.rename("nobody", "speaker")
+        world.children.send("speaker", AskStatus(ticket=1))
+        assert await world.exit() == ("speaker", 7)
+        assert [name for name, _ in world.said[2:]] == ["speaker"] * 3  # dead, last words, dead
+        assert world.children.recorded("speaker")[:3] == (0, spare, 0)
+        assert world.children.recorded("checker") == ()
 
     asyncio.run(scene())
 

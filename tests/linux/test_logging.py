@@ -79,6 +79,36 @@ def test_a_log_that_nobody_reads_stops_nothing_and_says_what_was_lost():
     assert lost["count"] + sum(each["event"] == "line" for each in events) == 5000
 
 
+def test_a_line_longer_than_what_a_full_pipe_takes_stops_nothing():
+    """A pipe may have room for some bytes of a traceback, and not for all."""
+    code = (
+        "import os, sys\nfrom haxlb.linux.logging_setup import Log\n"
+        "log = Log('info', 'json', os.fdopen(int(sys.argv[1]), 'w'))\n"
+        "for number in range(100):\n    log.log('info', 'crash', text='\\u00e4' * (number * 613 % 9000))\n"
+        "print('on')\nsys.stdin.read()\nlog.log('info', 'again')\n"
+    )
+    reading, writing = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(writing)],
+            pass_fds=(writing,),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        os.close(writing)
+        with process:
+            assert process.stdout.readline() == b"on\n", "it was not held up"
+            received = os.read(reading, 1 << 20)
+            process.stdin.close()
+            received += os.read(reading, 1 << 20)
+    finally:
+        os.close(reading)
+    *lines, again, lost = received.decode(errors="replace").splitlines()
+    assert json.loads(again)["event"] == "again", "on a line of its own"
+    whole = len(lines) - 1  # the last one was cut off
+    assert json.loads(lost)["count"] == 100 - whole
+
+
 def test_a_closed_reader_stops_nothing():
     reading, writing = os.pipe()
     os.close(reading)

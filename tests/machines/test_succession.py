@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_adverts_follow_one_another_as_if_nothing_had_happened(lan, pair):
     heir = replace_speaker(lan, one, 1, instances, successions=[succession(until=lan.now + 1)])
     lan.run(5)
     times = [at for at, _ in (*one.sent, *heir.sent)]
-    assert max(later - earlier for earlier, later in zip(times, times[1:], strict=False)) <= SECOND
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= SECOND
 
 
 def test_whoever_comes_too_late_takes_off_what_is_left_and_begins_anew(lan, pair, client):
@@ -181,9 +182,7 @@ def test_what_a_script_has_said_before_counts(lan, instance):
 def test_the_delay_of_a_start_is_not_for_a_successor(lan, pair):
     one, _, instances = pair
     settings = SpeakerSettings(startup_delay_us=60 * SECOND)
-    heir = replace_speaker(
-        lan, one, 1, instances, settings=settings, successions=[succession(until=lan.now + SECOND)]
-    )
+    heir = replace_speaker(lan, one, 1, instances, settings=settings, successions=[succession(until=lan.now + SECOND)])
     lan.inject(heir, dataclasses.replace(one.sent[-1][1], source=lan.nodes[0].address))
     assert heir.status().adverts_received == 1
 
