@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 ARGS ?=
 
-.PHONY: setup demo test bench fuzz check fmt clean help
+.PHONY: setup demo test bench fuzz sim check fmt clean help
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -39,6 +39,9 @@ bench: .venv/.done ## figures as JSON lines, as ratios inside one run
 
 fuzz: .venv/.done ## a million mutations of real configurations. ARGS="COUNT SEED"
 	$(PY) -m tests.fuzz.mutations $(ARGS)
+
+sim: .venv/.done ## random faults on random clusters, 2,000 seeds in the virtual world. ARGS="COUNT SEED"
+	$(PY) -m tests.sim.marathon $(ARGS)
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -21,9 +21,12 @@ SCENARIO_NAMES = (
     "link-cut",
     "one-way-cut-out",
     "one-way-cut-in",
+    "track-fails",
+    "storm",
 )
-"""Those of `haxlb.sim.scenario`, which a live hand-over need not import."""
-_ONLY_SIMULATED = ("peers", "nodes", "seed", "runs", "scenario", "broker", "path", "settings")
+"""Those of `haxlb.sim`, which a live hand-over need not import."""
+_ONLY_SIMULATED = ("peers", "nodes", "seed", "runs", "scenario", "track", "broker", "path", "settings")
+TRACK_FAILS = "track-fails"
 _ONLY_LIVE = ("force", "runtime_dir")
 
 
@@ -55,7 +58,13 @@ _ONLY_LIVE = ("force", "runtime_dir")
 @click.option(
     "--scenario",
     type=click.Choice(SCENARIO_NAMES),
-    help="With --simulate: play only this one; else seed 1 plays the first, the next seed the next.",
+    help="With --simulate: play only this one; else seed 1 plays the first, the next seed the next, and round again "
+    "(without track-fails and storm).",
+)
+@click.option(
+    "--track",
+    metavar="NAME",
+    help="With --simulate: let this track script, file, process or BFD session of the master fail: track-fails.",
 )
 @click.option(
     "--broker/--no-broker",
@@ -77,6 +86,7 @@ def failover(
     seed: int,
     runs: int,
     scenario: str | None,
+    track: str | None,
     runtime_dir: Path,
     simulate: bool,
     broker: bool | None,
@@ -93,6 +103,8 @@ def failover(
     """
     _refuse_mixture(context, instances, simulate=simulate)
     if simulate:
+        if track is not None and scenario not in (None, TRACK_FAILS):
+            raise click.UsageError(f"--track is for the scenario {TRACK_FAILS}, not for {scenario}")
         from haxlb.cli.drill import Order, drill
 
         order = Order(
@@ -102,7 +114,8 @@ def failover(
             nodes=nodes,
             seed=seed,
             runs=runs,
-            scenario=scenario,
+            scenario=scenario if track is None else TRACK_FAILS,
+            track=track or "",
             broker=broker,
             as_json=as_json,
         )

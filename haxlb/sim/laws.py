@@ -270,7 +270,9 @@ class Laws:
         over = lost_at + limit_us + EPSILON_US
         if lost_at >= 0 and over > self._loop.now_us:
             if key[0] == "L12":
-                del self._terms[key]  # what is announced is announced once: who has not got it must ask
+                # What is announced is announced once: who has not got it must ask.
+                del self._terms[key]
+                self._yielded = {each: None for each in self._yielded if each is not key[1]}
                 return
             self._terms[key] = self._loop.at(over, partial(self._over, key, limit_us, sentence, hosts))
             return

@@ -16,7 +16,7 @@ from haxlb.model.tracking import TrackKind
 from haxlb.sim.director import Director
 from haxlb.sim.lan import Wire
 from haxlb.sim.membership import Process
-from haxlb.sim.scenario import Scenario
+from haxlb.sim.scenario import TRACK_FAILS, Scenario
 from haxlb.sim.stage import Stage
 from haxlb.sim.tracked import Health
 from haxlb.vrrp.election import OWNER_PRIORITY
@@ -247,6 +247,9 @@ STORM = Scenario(
     name="storm", summary="random faults on every director and every cable, then rest", play=_play, settles=False
 )
 """Begins while the directors still boot."""
+
+ON_DEMAND = (TRACK_FAILS, STORM)
+"""Not in the round of `SCENARIOS`: played when they are asked for."""
 
 
 def _with(config: NodeConfig, indices: Iterable[int], change: Callable[[VrrpInstance], VrrpInstance]) -> NodeConfig:

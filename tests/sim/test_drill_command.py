@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from haxlb.cli.failover import SCENARIO_NAMES, failover
 from haxlb.model.errors import ConfigError
 from haxlb.sim import SCENARIOS
+from haxlb.sim.storm import ON_DEMAND
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs/tutorial/keepalived.conf"
@@ -28,7 +29,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_the_names_on_the_command_line_are_those_of_the_scenarios() -> None:
-    assert tuple(each.name for each in SCENARIOS) == SCENARIO_NAMES
+    assert tuple(each.name for each in (*SCENARIOS, *ON_DEMAND)) == SCENARIO_NAMES
 
 
 def test_json_has_the_documented_shape() -> None:
@@ -37,7 +38,7 @@ def test_json_has_the_documented_shape() -> None:
     answer = json.loads(result.stdout)
     assert answer["schema"] == "haxlb.drill/1"
     assert [each["seed"] for each in answer["runs"]] == list(range(1, 12))
-    assert [each["scenario"] for each in answer["runs"]] == list(SCENARIO_NAMES)
+    assert [each["scenario"] for each in answer["runs"]] == [each.name for each in SCENARIOS]
     for each in answer["runs"]:
         assert each["laws_broken"] == []
         assert [outage["vip"] for outage in each["outages"]] == ["192.168.10.100"]
@@ -58,7 +59,7 @@ def test_one_run_is_told_as_a_timeline() -> None:
 def test_many_runs_are_told_as_sums() -> None:
     result = run("-f", TUTORIAL, "--runs", "22")
     assert result.exit_code == 0
-    for name in SCENARIO_NAMES:
+    for name in (each.name for each in SCENARIOS):
         assert any(line.startswith(name) and line.endswith("hold") for line in result.stdout.splitlines())
     assert "laws hold in 22 runs" in result.stdout
 
@@ -136,12 +137,91 @@ def test_a_file_without_vrrp_has_nothing_to_rehearse(tmp_path: Path) -> None:
         (["--peer", "x"], "--peer needs --simulate"),
         (["--simulate", "--scenario", "flood"], "is not one of"),
         (["--simulate", "--runs", "0"], "--runs"),
+        (["--track", "chk"], "--track needs --simulate"),
+        (["--simulate", "--track", "chk", "--scenario", "crash"], "--track is for the scenario track-fails"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(failover, arguments)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+EVERYTHING = """
+vrrp_script chk_web { script "/usr/bin/true" interval 1 fall 2 }
+vrrp_script chk_db { script "/usr/bin/true" interval 1 weight -60 }
+vrrp_sync_group G { group { V4 V6 } }
+vrrp_instance V4 {
+    interface eth0
+    virtual_router_id 10
+    state MASTER
+    priority 150
+    version 3
+    advert_int 0.1
+    use_vmac
+    virtual_ipaddress { 192.0.2.1/24 }
+    virtual_ipaddress_excluded { 2001:db8:1::1/64 }
+    virtual_routes { 198.51.100.0/24 via 192.0.2.254 }
+    track_script { chk_web }
+    track_interface { eth7 }
+}
+vrrp_instance V6 {
+    interface eth1
+    virtual_router_id 10
+    state MASTER
+    priority 150
+    version 3
+    advert_int 0.1
+    virtual_ipaddress {
+        fe80::100/64
+        2001:db8::1/64
+    }
+    track_script { chk_db }
+}
+"""
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Path:
+    """IPv6, a sync group, tracking, a macvlan, routes: whatever haxlb runs can be rehearsed."""
+    path = tmp_path / "keepalived.conf"
+    path.write_text(EVERYTHING)
+    return path
+
+
+def test_all_that_haxlb_runs_is_rehearsed(everything: Path) -> None:
+    result = run("-f", everything, "--runs", "11", "--json", "--broker")
+    assert result.exit_code == 0, result.stdout
+    first = json.loads(result.stdout)["runs"][0]
+    vips = {each["vip"] for each in first["outages"]}
+    assert vips == {"192.0.2.1", "2001:db8:1::1", "fe80::100", "2001:db8::1"}
+    assert all(0 < each["ms"] < 400 for each in first["outages"]), "a crash at 0.1 s"
+
+
+def test_a_failing_track_script_is_a_fault_that_can_be_asked_for(everything: Path) -> None:
+    told = run("-f", everything, "--scenario", "track-fails").stdout
+    assert "track_script chk_web is failing" in told
+    assert "MASTER -> FAULT: script chk_web fails" in told
+    assert "FAULT -> BACKUP" in told
+    assert "V6: MASTER -> FAULT" in told, "the sync group follows"
+    assert "laws hold" in told
+    assert run("-f", everything, "--track", "chk_web").stdout == told
+
+
+def test_a_track_script_that_nobody_tracks_is_refused(everything: Path) -> None:
+    for arguments, said in (
+        (("-f", str(everything), "--track", "chk_mail"), "tracks nothing that is called chk_mail"),
+        (("-f", str(TUTORIAL), "--scenario", "track-fails"), "nothing is tracked"),
+    ):
+        result = CliRunner().invoke(failover, ["--simulate", *arguments])
+        assert isinstance(result.exception, ConfigError)
+        assert said in str(result.exception)
+
+
+def test_a_storm_of_ones_own_configuration(everything: Path) -> None:
+    result = run("-f", everything, "--scenario", "storm", "--runs", "5", "--nodes", "3")
+    assert result.exit_code == 0, result.stdout
+    assert "storm" in result.stdout
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])

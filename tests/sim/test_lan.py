@@ -198,3 +198,57 @@ def test_spans_are_cut_to_the_bounds_that_are_asked_for() -> None:
     assert spans.of("x", 15, 35) == [(15, 20), (30, 35)]
     assert spans.of("x", 20, 30) == []
     assert spans.of("y", 0, 40) == []
+
+
+def test_a_bad_wire_delivers_twice_and_out_of_order_within_its_bound() -> None:
+    net = Net(Wire(duplicates=0.25, disorder_us=2_000))
+    for number in range(200):
+        net.loop.at(number * 100, lambda number=number: net.send(net.a, bytes([number])))  # type: ignore[misc]
+    net.loop.run_until(100_000)
+    assert sorted(set(net.b.payloads)) == [bytes([number]) for number in range(200)]
+    assert 220 < len(net.b.payloads) < 280
+    assert net.b.payloads != sorted(net.b.payloads)
+    assert all(100 <= at - 100 * payload[0] <= net.lan.longest_latency_us for at, payload in net.b.got)
+
+
+def test_a_better_wire_later_does_not_shorten_what_laws_allow() -> None:
+    net = Net(Wire(disorder_us=2_000))
+    net.lan.wire = Wire()
+    assert net.lan.longest_latency_us == 2_200
+
+
+def test_it_is_known_between_whom_a_frame_was_lost_and_when() -> None:
+    net = Net(Wire(loss=1.0))
+    assert net.lan.lost_at("a", "b") == -1
+    net.loop.run_until(5_000)
+    net.send(net.a, b"x", net.b.address)
+    assert net.lan.lost_at("b", "a") == 5_000
+    assert net.lan.lost_at("a", "c") == -1
+
+
+def test_a_host_that_is_suspended_gets_and_answers_nothing() -> None:
+    net = Net()
+    net.b.has = {VIP}
+    net.b.nic.asleep = True
+    heard: list[str] = []
+    net.send(net.a, b"x")
+    net.lan.ask(net.a.nic, VIP, lambda nic, _: heard.append(nic.host))
+    net.loop.run_until(10_000)
+    assert (net.b.payloads, heard) == ([], [])
+    assert net.c.payloads == [b"x"]
+
+
+def test_a_macvlan_sends_and_answers_and_its_base_receives() -> None:
+    net = Net()
+    virtual = Nic(host="a", interface="vrrp.1", segment="eth0", mac="v", addresses=(), receiver=net.a, base=net.a.nic)
+    net.lan.plug(virtual)
+    net.a.has = {VIP}
+    heard: list[tuple[str, str]] = []
+    net.send(net.b, b"x")
+    datagram = Datagram(interface="vrrp.1", source=net.a.address, destination=GROUP, ttl=255, payload=b"y", at_us=0)
+    net.lan.send(virtual, datagram)
+    net.lan.ask(net.c.nic, VIP, lambda nic, _: heard.append((nic.host, nic.interface)))
+    net.loop.run_until(10_000)
+    assert net.a.payloads == [b"x"]
+    assert net.b.payloads == [b"y"]
+    assert sorted(heard) == [("a", "eth0"), ("a", "vrrp.1")]

@@ -88,3 +88,13 @@ def test_a_closed_alarm_clock_is_silent() -> None:
     alarm.wake.close()
     alarm.loop.run_until(10_000)
     assert alarm.woken == []
+
+
+def test_a_wake_up_waits_for_a_clock_that_has_stood_still() -> None:
+    alarm = Alarm()
+    alarm.wake.wake_at(500)
+    alarm.loop.run_until(100)
+    alarm.clock.offset_us -= 300
+    alarm.loop.run_until(10_000)
+    assert alarm.woken == [500]
+    assert alarm.loop.now_us == 10_000

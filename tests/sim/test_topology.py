@@ -1,13 +1,17 @@
 from dataclasses import replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import Role
+from haxlb.model.groups import SyncGroup
+from haxlb.model.node import Role, VirtualMac
+from haxlb.model.tracking import Track, TrackKind, TrackScript
+from haxlb.sim import Nature, World
 from haxlb.sim.topology import Station, plan
 from tests.sim.clusters import PAIR, node
 
+A6, B6 = IPv6Address("fe80::a"), IPv6Address("fe80::b")
 A, B, C = (IPv4Address(f"10.1.1.{n}") for n in (1, 2, 3))
 
 
@@ -96,3 +100,48 @@ def test_nothing_to_rehearse_is_said() -> None:
 def test_a_number_of_directors_that_makes_no_sense_is_refused(nodes: int) -> None:
     with pytest.raises(ConfigError, match="not possible"):
         plan(node(PAIR), nodes=nodes)
+
+
+def test_an_ipv6_router_of_the_same_vrid_is_another_one_and_has_link_local_addresses() -> None:
+    six = replace(PAIR, name="VI_6", version=3, auth_pass=None, family=6, vips=())
+    one, other = plan(node(PAIR, six))
+    assert [str(each) for each in one.nics[0].addresses] == ["198.18.0.1", "fe80::1"]
+    assert [str(each) for each in other.nics[0].addresses] == ["198.18.0.2", "fe80::2"]
+    world = World((one, other), 1, Nature())
+    assert list(world.routers) == [("eth0", 51), ("eth0", 51 + 256)]
+
+
+def test_made_up_unicast_addresses_are_of_the_instances_family() -> None:
+    six = replace(
+        PAIR, version=3, auth_pass=None, family=6, source=IPv6Address("fe80::a"), peers=(IPv6Address("fe80::b"),)
+    )
+    _, _, third = plan(node(six), nodes=3)
+    source = third.config.instances[0].source
+    assert isinstance(source, IPv6Address)
+    assert source in third.nics[0].addresses
+
+
+def test_a_macvlan_is_on_the_segment_of_its_base_and_has_the_virtual_mac() -> None:
+    mac = VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33")
+    vip = replace(PAIR.vips[0], interface="vrrp.51")
+    for station in plan(node(replace(PAIR, virtual_mac=mac, vips=(vip,)))):
+        base, virtual = station.nics
+        assert (virtual.interface, virtual.segment, virtual.base) == ("vrrp.51", base.segment, base.interface)
+        assert virtual.mac == mac.mac
+        assert virtual.addresses == base.addresses
+
+
+def test_a_tracked_interface_is_there() -> None:
+    track = Track(kind=TrackKind.INTERFACE, name="eth7")
+    one, _ = plan(node(replace(PAIR, tracks=(track,))))
+    assert [each.interface for each in one.nics] == ["eth0", "eth7"]
+
+
+def test_counterparts_have_the_sync_groups_and_what_is_tracked() -> None:
+    config = replace(
+        node(PAIR),
+        sync_groups=(SyncGroup(name="G", members=("VI_1",)),),
+        track_scripts=(TrackScript(name="chk"),),
+    )
+    _, other = plan(config)
+    assert (other.config.sync_groups, other.config.track_scripts) == (config.sync_groups, config.track_scripts)
