@@ -19,6 +19,7 @@ from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load
 from haxlb.linux.accounts import missing_account
 from haxlb.linux.networks import connected_networks
+from haxlb.linux.script_security import missing_program
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
@@ -42,7 +43,9 @@ that warnings, which it does not tell from errors, are no failure here."""
     help=f"json: one object, schema {SCHEMA}; sarif: SARIF 2.1.0.",
 )
 @click.option("--json", "as_object", is_flag=True, help="The same as --format json.")
-@click.option("--no-interfaces", is_flag=True, help="Do not look at the interfaces, networks and users of this host.")
+@click.option(
+    "--no-interfaces", is_flag=True, help="Do not look at the interfaces, networks, users and programs of this host."
+)
 @click.option("--explain", "explained", is_flag=True, help="Say what it means, too; not with --format sarif.")
 @click.pass_context
 def check(
@@ -75,6 +78,7 @@ def check(
         interfaces=interfaces,
         networks=() if no_interfaces else connected_networks(),
         accounts=None if no_interfaces else missing_account,
+        programs=None if no_interfaces else lambda argv: missing_program(argv, str(path.parent)),
         node=socket.gethostname(),
         config_id=config_id,
     )

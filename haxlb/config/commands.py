@@ -15,6 +15,9 @@ from keepalived_compat.values import plausible_account
 Accounts = Callable[[str, str], str]
 """Says which of a user and a group (empty = not named) does not exist on this host; empty = nothing is wrong."""
 
+Programs = Callable[[tuple[str, ...]], str]
+"""Says why this host cannot run a command, whoever runs it; empty = it can."""
+
 _LOST = {
     "user": "the script is not run",
     "script_user": "scripts that name no user of their own are not run",
@@ -61,6 +64,22 @@ def check_accounts(root: Section, accounts: Accounts, complaints: Complaints) ->
                 f"{what}: {wrong}; {_LOST.get(what, 'it is not run')}, as with keepalived",
                 "`useradd --system --no-create-home NAME` makes one, or leave it to `script_user`",
             )
+
+
+def check_programs(root: Section, programs: Programs, complaints: Complaints) -> None:
+    """Every command that is named can be run on this host. It may be installed later: nothing is lost by a warning."""
+    for entry in root.entries:
+        if entry.section is not None:
+            check_programs(entry.section, programs, complaints)
+        elif entry.keyword.argument.kind is Kind.SCRIPT and entry.value is not None and entry.value.argv:
+            wrong = programs(entry.value.argv)
+            if wrong:
+                complaints.warning(
+                    "missing-program",
+                    entry.words[1],
+                    f"{entry.keyword.name}: {wrong}",
+                    "install it before it is needed, or correct its path",
+                )
 
 
 def _named_accounts(section: Section) -> Iterator[tuple[tuple[Word, ...], str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from haxlb.config.commands import Accounts, check_accounts
+from haxlb.config.commands import Accounts, Programs, check_accounts, check_programs
 from haxlb.config.crosscheck import (
     check_interfaces,
     check_links,
@@ -66,6 +66,7 @@ def load(
     interfaces: frozenset[str] | None = None,
     networks: tuple[IPv4Network, ...] = (),
     accounts: Accounts | None = None,
+    programs: Programs | None = None,
     node: str,
     config_id: str = "",
     reader: Reader | None = None,
@@ -74,7 +75,8 @@ def load(
 
     `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
     `networks` are those that this host is connected to; they count where it looks like the director itself.
-    `accounts` says whether a user and a group exist on this host; None = it is not looked at.
+    `accounts` says whether a user and a group exist on this host, `programs` why it cannot run a command; None = it is
+    not looked at.
     `node` is the host's name: it names the director unless router_id does. `config_id` selects `@ID` lines; empty =
     the host's name does.
     """
@@ -99,6 +101,8 @@ def load(
     check_purpose(reading.tree, complaints, path)
     if accounts is not None:
         check_accounts(reading.root, accounts, complaints)
+    if programs is not None:
+        check_programs(reading.root, programs, complaints)
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )

@@ -10,6 +10,7 @@ from haxlb.config import load
 from haxlb.config.part import Part
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.linux.accounts import missing_account
+from haxlb.linux.script_security import missing_program
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
 
 
@@ -51,6 +52,7 @@ class ConfigFile:
             settings=self._settings,
             interfaces=interfaces,
             accounts=missing_account,
+            programs=self._missing_program,
             node=socket.gethostname(),
             config_id=self._config_id,
         )
@@ -59,3 +61,6 @@ class ConfigFile:
         if found.config is None:
             raise RefusedConfig(summary_by_file(found.diagnostics), report=report, findings=findings)
         return Loaded(config=self._part.of(found.config), report=report, findings=findings)
+
+    def _missing_program(self, argv: tuple[str, ...]) -> str:
+        return missing_program(argv, str(self._path.parent))

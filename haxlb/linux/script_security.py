@@ -66,18 +66,25 @@ def judge(argv: Sequence[str], user: str, group: str, security: bool) -> str:  #
 
 def unfit(argv: Sequence[str], runner: Identity, *, security: bool) -> str:
     """As `judge`, for a user who has been looked up; a few microseconds."""
+    lacking = missing_program(argv)
+    return lacking or (insecurity(argv, runner) if security else "")
+
+
+def missing_program(argv: Sequence[str], directory: str = "") -> str:
+    """Why nobody can run this command: there is no such file, or it is not executable; empty when somebody can.
+
+    `directory` is where it will be started, empty = the present one.
+    """
     path = locate(argv[0])
     if not path:
         return f"{argv[0]} is not found in the search path"
     try:
-        status = Path(path).stat()
-    except OSError as problem:
-        return f"{path}: {problem.strerror}"
+        status = Path(directory, path).stat()
+    except (OSError, ValueError) as problem:  # ValueError: a null byte
+        return f"{path}: {getattr(problem, 'strerror', problem)}"
     if not stat.S_ISREG(status.st_mode):
         return f"{path} is not a file"
-    if not status.st_mode & 0o111:
-        return f"{path} is not executable"
-    return insecurity(argv, runner) if security else ""
+    return "" if status.st_mode & 0o111 else f"{path} is not executable"
 
 
 def insecurity(argv: Sequence[str], runner: Identity) -> str:

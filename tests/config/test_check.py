@@ -155,6 +155,21 @@ def test_users_of_this_host(run):
     assert "unknown-account" not in run(text, "--no-interfaces").output
 
 
+def test_programs_of_this_host(run, tmp_path):
+    present = tmp_path / "present"
+    present.write_text("#!/bin/sh\n")
+    text = INSTANCE % ("lo", 51)
+    lines = f"notify_master /no/such/program\n    notify_backup {present}\n    notify_fault ./present"
+    result = run(text.replace("interface lo", f"interface lo\n    {lines}", 1))
+    assert result.exit_code == 0
+    assert "warning[missing-program]: notify_master: /no/such/program: No such file or directory" in result.output
+    assert f"notify_backup: {present} is not executable" in result.output
+    present.chmod(0o755)
+    again = run(text.replace("interface lo", f"interface lo\n    {lines}", 1))
+    assert again.output.count("missing-program") == 1, "a relative path counts from the file's directory"
+    assert "missing-program" not in run(text, "--no-interfaces").output
+
+
 def test_a_user_after_a_command_in_single_quotes_is_found(run):
     text = (INSTANCE % ("lo", 51)).replace("interface lo", "interface lo\n    notify '/bin/true x' no-such-user", 1)
     result = run(text)
