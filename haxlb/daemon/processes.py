@@ -31,6 +31,8 @@ class _Process:
     stopping: bool = False
     promoted: bool = False
     """It was a spare before."""
+    idle: bool = False
+    """It has not been given its first orders yet."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     timer: asyncio.TimerHandle | None = None
     waiting: dict[str, list[asyncio.Future[str]]] = field(default_factory=dict)
@@ -45,6 +47,14 @@ class _Process:
         kind = type(message).__name__
         self.orders[kind] = message
         self.unanswered[kind] = self.unanswered.get(kind, 0) + 1
+
+    def answer_all(self, problem: str) -> None:
+        """Nobody is to wait for its Ready any longer."""
+        for waiting in self.waiting.values():
+            for answer in waiting:
+                if not answer.done():
+                    answer.set_result(problem)
+        self.waiting.clear()
 
 
 class Processes:
@@ -71,9 +81,14 @@ class Processes:
         self._ending = False
         self.spare = Spare(world, chronicle, settings)
 
+    def prepare(self, name: str) -> None:
+        """Start a process that waits for `start`: its imports need not be waited for then. Raises HostError."""
+        self._processes[name] = _Process(pid=self._world.children.start(name), idle=True)
+
     def start(self, name: str) -> None:
-        """Start a process for the first time. Raises HostError."""
-        self._processes[name] = _Process()
+        """Start a process for the first time, or give one that was prepared its orders. Raises HostError."""
+        if not (self.known(name) and self._processes[name].idle):
+            self._processes[name] = _Process()
         self._launch(name)
 
     def known(self, name: str) -> bool:
@@ -139,6 +154,8 @@ class Processes:
             return
         process = self._processes[name]
         how = f"was killed by signal {-returncode}" if returncode < 0 else f"exited with code {returncode}"
+        if self._died_idle(name, how):
+            return
         orderly = (process.stopping or self._ending) and returncode == 0
         process.pid = None
         again = not orderly and not process.stopping and not self._ending
@@ -149,11 +166,7 @@ class Processes:
         process.unanswered.clear()
         if again and not delay_us:
             self._relaunch(name)  # first of all: every millisecond of a speaker counts
-        for waiting in process.waiting.values():
-            for answer in waiting:
-                if not answer.done():
-                    answer.set_result(f"the {name} has died: {how}")
-        process.waiting.clear()
+        process.answer_all(f"the {name} has died: {how}")
         process.gone.set()
         if orderly:
             self._world.log.log("info", "process_stopped", process=name)
@@ -161,6 +174,15 @@ class Processes:
             self._note_death(name, how, delay_us)
             if delay_us:
                 self._wait(name, how, delay_us)
+
+    def _died_idle(self, name: str, how: str) -> bool:
+        """Whether it had no orders yet: nothing is left undone, and `start` starts another one."""
+        process = self._processes[name]
+        if not process.idle or process.stopping or self._ending:
+            return False
+        process.idle, process.pid = False, None
+        self._world.log.log("warning", "process_died", process=name, how=how, detail="it had no orders yet")
+        return True
 
     def end(self) -> None:
         """All are about to be stopped: one that leaves by itself now (SIGTERM reaches a whole group) stays away."""
@@ -206,7 +228,11 @@ class Processes:
         process.gone.clear()
         self._cancel(process)
         process.promoted = name == "speaker" and self.spare.ready
-        process.pid = self.spare.promote() if process.promoted else self._world.children.start(name)
+        if process.promoted:
+            process.pid = self.spare.promote()
+        elif not process.idle:
+            process.pid = self._world.children.start(name)
+        process.idle = False
         self._on_start(name)
         self._world.log.log("info", "process_started", process=name, pid=process.pid)
         process.timer = asyncio.get_running_loop().call_later(STEADY_US / SECOND_US, self._steady, name)

@@ -1,10 +1,10 @@
 """The supervisor: starts the speaker and the checker, keeps them in line with the configuration, answers commands.
 
-Theory of operation. The data plane comes first: the speaker, which attracts traffic, is started when the checker says
-that the forwarder is in force, or after five seconds. What a dead speaker can no longer do is done here at once:
-priority 0 for the instances that it was MASTER of, and the addresses off; only then it is started again. A dead checker
-is merely started again, since what it pinned goes on forwarding; so is a dead tracker, whose last results stay in force
-meanwhile. Commands that change something run one by one.
+Theory of operation. The data plane comes first: the speaker, which attracts traffic, gets its orders when the checker
+says that the forwarder is in force, or after five seconds; it has been started, and has imported, before. What a dead
+speaker can no longer do is done here at once: priority 0 for the instances that it was MASTER of, and the addresses
+off; only then it is started again. A dead checker is merely started again, since what it pinned goes on forwarding; so
+is a dead tracker, whose last results stay in force meanwhile. Commands that change something run one by one.
 """
 
 from __future__ import annotations
@@ -126,6 +126,10 @@ class Supervisor:
         await self._notifier.begin()
         self._chronicle.configure(config.instances, config.mqtt)
         self._world.broker.configure(config.mqtt, config.node)
+        if anything(standing.tracker_orders()):
+            self._processes.start("tracker")
+        if config.instances and not config.virtual_servers:
+            self._processes.prepare("speaker")
         standing.frames, standing.program = await asyncio.gather(
             self._world.builder.craft(config.instances), self._build(config)
         )
@@ -134,11 +138,11 @@ class Supervisor:
             self._abandon_data_plane()
         if config.virtual_servers:
             self._processes.start("checker")
+            if config.instances:
+                self._processes.prepare("speaker")
             problem = await self._processes.ready("checker", "ConfigureChecker", FORWARDING_PATIENCE_S)
             if problem:
                 self._chronicle.note("warning", "forwarding_late", f"no data plane yet: {problem}", reason=problem)
-        if anything(standing.tracker_orders()):
-            self._processes.start("tracker")
         if config.instances:
             self._processes.start("speaker")
         self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
@@ -331,6 +335,8 @@ class Supervisor:
             tracked=self._survey.tracked,
             alarms=self._chronicle.alarms(),
             mqtt=self._world.broker.state,
+            fifo_lines_lost=self._world.outlets.fifos.lost,
+            mail=self._world.outlets.mail.status,
             processes=self._processes.status(problems),
             history=self._chronicle.lines(),
         )

@@ -296,6 +296,7 @@ class FakeWorld:
     mute: bool = False
     """The speaker answers no question."""
     compile_problem: HostError | None = None
+    craft_problem: HostError | None = None
     old_forwarder: bool = False
     too_much: str = ""
     swap_problem: str = ""
@@ -419,6 +420,9 @@ class FakeWorld:
     # builder
     async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
         self.crafted += 1
+        self.order.append("craft")
+        if self.craft_problem:
+            raise self.craft_problem
         return tuple(
             GarpFrame(interface=v.interface, mac="02:00:00:00:00:01", vip=v.address, frame_hex="00")
             for each in instances

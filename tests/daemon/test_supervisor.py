@@ -37,16 +37,52 @@ async def nothing(_world):
 # -- start order
 
 
-def test_the_speaker_starts_when_the_data_plane_is_in_force(play, kit):
+def configured_at(world):
+    return [at for at, _, message in world.sent if isinstance(message, ConfigureSpeaker)]
+
+
+def test_the_speaker_is_configured_when_the_data_plane_is_in_force(play, kit):
     world = play(lambda _: asyncio.sleep(3), kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=1.5)
-    assert [name for _, name in world.started] == ["checker", "speaker"]
-    assert {name: at for at, name in world.started} == {"checker": 0, "speaker": pytest.approx(1.5)}
+    assert [(name, at) for at, name in world.started if name != "spare"] == [("checker", 0), ("speaker", 0)]
+    assert configured_at(world) == [pytest.approx(1.5)]
 
 
 def test_the_speaker_waits_no_longer_than_five_seconds_for_the_data_plane(play, kit):
     world = play(lambda _: asyncio.sleep(6), kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
-    assert {name: at for at, name in world.started}["speaker"] == pytest.approx(5)
+    assert configured_at(world) == [pytest.approx(5)]
     assert "forwarding_late" in world.events()
+
+
+def test_a_speaker_that_dies_before_it_has_orders_is_not_mourned(play, kit):
+    async def scene(world):
+        world.exit("speaker", 77)
+        await asyncio.sleep(3)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=1.5)
+    assert [(name, at) for at, name in world.started if name == "speaker"] == [
+        ("speaker", 0),
+        ("speaker", pytest.approx(1.5)),
+    ]
+    assert world.executed == []
+    assert configured_at(world) == [pytest.approx(1.5)]
+
+
+def test_the_speaker_is_started_while_frames_are_crafted(play, kit):
+    world = play(nothing, kit.node())
+    assert world.order.index("start speaker") < world.order.index("craft")
+
+
+def test_where_nothing_can_be_crafted_the_speaker_that_waits_is_stopped(kit):
+    problem = HostError("scapy is missing", remedy="install it")
+    world = kit.FakeWorld(loaded=Loaded(config=kit.node()), craft_problem=problem)
+
+    async def start():
+        await world.raise_up().run()
+
+    with pytest.raises(HostError, match="scapy is missing"):
+        kit.run(start())
+    assert world.messages("speaker", ConfigureSpeaker) == []
+    assert world.messages("speaker", Stop)
 
 
 def test_without_virtual_servers_there_is_no_checker_and_nothing_is_compiled(play, kit):
@@ -93,8 +129,9 @@ def test_without_a_compiler_an_attached_forwarder_is_kept_with_an_alarm(play, ki
 
 def test_a_stop_during_the_start_ends_it(play, kit):
     world = play(nothing, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
-    assert [name for _, name in world.started] == ["checker"]
+    assert configured_at(world) == []
     assert world.messages("checker", Stop)
+    assert world.messages("speaker", Stop)
 
 
 def test_a_reload_during_the_start_comes_after_it(play, kit):
