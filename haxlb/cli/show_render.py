@@ -180,6 +180,12 @@ def _processes(console: Console, status: NodeStatus) -> None:
         line = f"{each.name}  {pid}, for {ago(status.at, each.since_at)}{restarts}{problem}"
         console.print(Text(line, "bold red" if problem else ""))
     console.print(f"MQTT  {status.mqtt}", markup=False)
+    for path, lost in status.fifo_lines_lost.items():
+        console.print(Text(f"FIFO  {path}: {_counted(lost, 'line')} lost, nobody reads", "bold red"))
+    mail = status.mail
+    if mail.dropped or mail.problem:
+        counts = f"{mail.delivered} delivered, {mail.dropped} dropped, {mail.waiting} waiting"
+        console.print(Text(": ".join(filter(None, (f"mail  {counts}", mail.problem))), "bold red"))
 
 
 def _history(console: Console, status: NodeStatus) -> None:

@@ -18,7 +18,7 @@ from haxlb.model.errors import ConfigError
 from haxlb.model.facts import Fact
 from haxlb.model.node import MqttSettings, NodeConfig, VrrpInstance
 from haxlb.model.notification import MailSettings, NotifyFifo, ScriptSettings
-from haxlb.model.status import NodeStatus
+from haxlb.model.status import MailStatus, NodeStatus
 from haxlb.splitbrain.claimant import PublishClaim
 
 Findings = tuple[dict[str, Any], ...]
@@ -221,6 +221,11 @@ class FifoPort(Protocol):
         """Write a line about VRRP, or about services. Never blocks; a full pipe loses it."""
         ...
 
+    @property
+    def lost(self) -> dict[str, int]:
+        """Lines that were lost since a FIFO was opened, by path; only those that have lost some."""
+        ...
+
     async def close(self) -> None:
         """Close all, and let the readers leave."""
         ...
@@ -235,6 +240,11 @@ class MailPort(Protocol):
 
     def send(self, mail: Mail) -> None:
         """In order. Never blocks; what no server takes is dropped and logged."""
+        ...
+
+    @property
+    def status(self) -> MailStatus:
+        """What has become of the mails."""
         ...
 
     async def finish(self, timeout_s: float) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from haxlb.daemon.notifications import Mail
 from haxlb.linux.log import Log
 from haxlb.model.notification import MailSettings
+from haxlb.model.status import MailStatus
 
 if TYPE_CHECKING:
     from haxlb.linux.smtp import Failure
@@ -47,6 +48,8 @@ class Mailer:
         """No more pauses: we are leaving."""
         self._idle = asyncio.Event()
         self._idle.set()
+        self._accepted = self._delivered = self._dropped = 0
+        self._problem = ""
 
     def configure(self, settings: MailSettings | None) -> None:
         """Use this server and these addresses from now on, or send none."""
@@ -56,8 +59,10 @@ class Mailer:
         """Queue it; nothing happens where no server or no recipient is configured."""
         if self._settings is None or not self._settings.recipients:
             return
+        self._accepted += 1
         with self._lock:
             if len(self._waiting) >= QUEUE_LIMIT:
+                self._dropped += 1
                 self._log("error", "mail_dropped", subject=self._waiting.popleft().mail.subject, waiting=QUEUE_LIMIT)
             self._waiting.append(_Letter(mail, self._settings, time.time()))
             if self._thread is not None:
@@ -65,6 +70,12 @@ class Mailer:
             self._idle.clear()
             self._thread = threading.Thread(target=self._work, name="mail", daemon=True)
         self._thread.start()
+
+    @property
+    def status(self) -> MailStatus:
+        """What has become of the mails."""
+        waiting = self._accepted - self._delivered - self._dropped
+        return MailStatus(delivered=self._delivered, dropped=self._dropped, waiting=waiting, problem=self._problem)
 
     async def finish(self, timeout_s: float) -> None:
         """Send what waits, at most this long and without pauses between attempts; the rest is lost and logged."""
@@ -98,6 +109,7 @@ class Mailer:
         for pause_s in (*self._pauses_s, None):
             problem = converse(letter.settings, letter.mail, letter.at)
             if problem is None:
+                self._say(self._took)
                 return
             final = problem.permanent or pause_s is None
             self._say(self._complain, letter, problem, final)
@@ -115,8 +127,14 @@ class Mailer:
         if self._thread is None:
             self._idle.set()
 
+    def _took(self) -> None:
+        self._delivered += 1
+        self._problem = ""
+
     def _log_bug(self, letter: _Letter, reason: str) -> None:
         self._log("error", "bug", place="haxlb.linux.smtp", subject=letter.mail.subject, reason=reason)
+        self._dropped += 1
+        self._problem = reason
 
     def _complain(self, letter: _Letter, problem: Failure, final: bool) -> None:  # noqa: FBT001 - from a thread
         self._log(
@@ -127,3 +145,5 @@ class Mailer:
             reason=problem.message,
             remedy=problem.remedy,
         )
+        self._dropped += final
+        self._problem = f"{letter.settings.server}:{letter.settings.port}: {problem.message}"

@@ -204,6 +204,19 @@ class ProcessStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MailStatus:
+    """What has become of the operator's mails, since haxlb was started."""
+
+    delivered: int = 0
+    dropped: int = 0
+    """No server took them, or too many waited."""
+    waiting: int = 0
+    """Those that are being tried included."""
+    problem: str = ""
+    """Why the last attempt failed; empty when it did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
     """One director, whole."""
 
@@ -221,6 +234,9 @@ class NodeStatus:
     alarms: tuple[AlarmStatus, ...] = ()
     mqtt: str = "off"
     """off, connected, or why not."""
+    fifo_lines_lost: dict[str, int] = field(default_factory=dict)
+    """By path, since the FIFO was opened: nobody read them in time."""
+    mail: MailStatus = field(default_factory=MailStatus)
     processes: tuple[ProcessStatus, ...] = ()
     lag: LoopLag = field(default_factory=LoopLag)
     tracked: tuple[TrackedStatus, ...] = ()

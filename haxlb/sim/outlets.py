@@ -8,6 +8,7 @@ from haxlb.daemon.notifications import Mail
 from haxlb.daemon.supervisor_ports import Outlets
 from haxlb.model.commands import Command
 from haxlb.model.notification import MailSettings, NotifyFifo, ScriptSettings
+from haxlb.model.status import MailStatus
 
 
 class ScriptLog:
@@ -48,6 +49,11 @@ class FifoLog:
         del lvs
         self.lines.append(line)
 
+    @property
+    def lost(self) -> dict[str, int]:
+        """A list is never full."""
+        return {}
+
     async def close(self) -> None:
         """None was opened."""
 
@@ -64,6 +70,11 @@ class MailLog:
     def send(self, mail: Mail) -> None:
         """Noted."""
         self.mails.append(mail)
+
+    @property
+    def status(self) -> MailStatus:
+        """Each was delivered at once."""
+        return MailStatus(delivered=len(self.mails))
 
     async def finish(self, timeout_s: float) -> None:
         """All are sent."""

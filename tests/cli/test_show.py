@@ -7,7 +7,7 @@ import pytest
 
 from haxlb.cli.show_ipvs import connections, statistics
 from haxlb.cli.show_render import ago, render
-from haxlb.model.status import DataPlaneStatus
+from haxlb.model.status import DataPlaneStatus, MailStatus
 
 
 def rendered(status, **environment):
@@ -105,6 +105,18 @@ def test_the_states_of_a_service(status):
 def test_why_it_does_not_forward(status):
     plane = DataPlaneStatus(problem="no program is attached")
     assert "not forwarding: no program is attached" in rendered(replace(status, data_plane=plane))
+
+
+def test_what_did_not_reach_the_operator(status):
+    assert "mail" not in rendered(status)
+    lost = replace(
+        status,
+        fifo_lines_lost={"/run/a b": 1},
+        mail=MailStatus(delivered=2, dropped=1, waiting=3, problem="10.0.0.1:25: refused"),
+    )
+    text = rendered(lost)
+    assert "FIFO  /run/a b: 1 line lost, nobody reads" in text
+    assert "mail  2 delivered, 1 dropped, 3 waiting: 10.0.0.1:25: refused" in text
 
 
 def test_a_node_without_anything(status):

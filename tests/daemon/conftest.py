@@ -38,7 +38,7 @@ from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import SECOND_US, MqttSettings, NodeConfig, RealServer, Role, VirtualServer, VrrpInstance
-from haxlb.model.status import DataPlaneStatus, InstanceStatus, NodeStatus, PeerStatus, TrackedStatus
+from haxlb.model.status import DataPlaneStatus, InstanceStatus, MailStatus, NodeStatus, PeerStatus, TrackedStatus
 from haxlb.splitbrain.claimant import PublishClaim
 
 T = TypeVar("T")
@@ -240,6 +240,7 @@ class _Scripts:
 class _Fifos:
     def __init__(self, outlets: FakeOutlets) -> None:
         self.outlets = outlets
+        self.lost: dict[str, int] = {}
 
     def configure(self, *settings: Any) -> None:
         self.outlets.settings.append(("fifos", *settings))
@@ -254,6 +255,7 @@ class _Fifos:
 class _Mail:
     def __init__(self, outlets: FakeOutlets) -> None:
         self.outlets = outlets
+        self.status = MailStatus()
 
     def configure(self, settings: Any) -> None:
         self.outlets.settings.append(("mail", settings))

@@ -28,6 +28,7 @@ from haxlb.model.notification import (
     NotifyScripts,
     ScriptSettings,
 )
+from haxlb.model.status import MailStatus
 
 
 def command(text: str, **whom: str) -> Command:
@@ -492,3 +493,14 @@ def test_another_user_of_scripts_is_told_to_whoever_runs_some(play: Any, kit: An
     assert [each.script_settings.user for each in speaker] == ["", "nobody"]
     assert [each.config.notification.scripts.user for each in checker] == ["", "nobody"]
     assert {each.config_directory for each in (*speaker, *checker)} == {"/etc/keepalived"}
+
+
+def test_what_did_not_reach_the_operator_is_in_the_status(play: Any, kit: Any) -> None:
+    async def scene(world: Any) -> None:
+        world.outlets.fifos.lost = {"/run/told": 2}
+        world.outlets.mail.status = MailStatus(dropped=1, problem="refused")
+        status = await world.supervisor.status()
+        assert status.fifo_lines_lost == {"/run/told": 2}
+        assert status.mail == MailStatus(dropped=1, problem="refused")
+
+    play(scene, kit.node())

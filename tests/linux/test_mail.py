@@ -19,6 +19,7 @@ from haxlb.linux import mail as module
 from haxlb.linux.mail import Mailer
 from haxlb.linux.smtp import DIALOGUE_LIMIT, converse
 from haxlb.model.notification import MailSettings
+from haxlb.model.status import MailStatus
 
 SECOND_US = 1_000_000
 HELLO = Mail(subject="[lb1] VRRP Instance VI_1 - Entering MASTER state", body="state: MASTER\n")
@@ -266,10 +267,15 @@ def test_what_the_server_does_not_take_in_three_attempts_is_dropped_with_a_line(
         await mailer.finish(30)
         assert log.events == [("warning", "mail_not_sent")] * 2 + [("error", "mail_dropped")]
         assert log.lines[-1][2]["subject"] == HELLO.subject
+        assert mailer.status == MailStatus(dropped=1, problem=f"127.0.0.1:{port}: the server says 451 try later")
+        mailer.send(HELLO)
+        assert mailer.status.waiting == 1
+        await mailer.finish(30)
+        assert mailer.status == MailStatus(delivered=1, dropped=1)
 
     run(test())
-    assert behaviour.tried == 3
-    assert behaviour.received == []
+    assert behaviour.tried == 4
+    assert len(behaviour.received) == 1
 
 
 def test_a_final_no_is_not_asked_again(post: tuple[Post, int]) -> None:
@@ -403,6 +409,7 @@ def test_a_storm_of_mails_is_bounded(silent: Dripping) -> None:
         for _ in range(module.QUEUE_LIMIT + 3):
             mailer.send(HELLO)
         assert log.events == [("error", "mail_dropped")] * 3
+        assert (mailer.status.dropped, mailer.status.waiting) == (3, module.QUEUE_LIMIT + 1)
         await mailer.finish(0.01)
 
     run(test())
@@ -433,6 +440,7 @@ def test_a_fault_of_ours_is_logged_and_the_next_mail_is_sent(post: tuple[Post, i
         mailer.send(HELLO)
         await mailer.finish(30)
         assert log.events[0][0] == "error"
+        assert (mailer.status.delivered, mailer.status.dropped) == (1, 1)
 
     run(test())
     assert len(behaviour.received) == 1
