@@ -98,7 +98,13 @@ class Bereavement:
             until = last + min(each.down_timer_adverts * interval, interval + LONGEST_US) - MARGIN_US
             if last and status is not None and now + PROMOTION_US < until:
                 since = now - round((self._world.wall.wall() - status.since_at) * SECOND_US)
-                found[each.name] = Succession(instance=each.name, until_us=until, since_us=since, reason=status.reason)
+                found[each.name] = Succession(
+                    instance=each.name,
+                    until_us=until,
+                    since_us=since,
+                    reason=status.reason,
+                    old_checksum=status.old_checksum,
+                )
         for group in self._standing.config.sync_groups:
             if not all(name in found for name in group.members if name in numbers):
                 for name in group.members:

@@ -132,7 +132,7 @@ class ReloadProcedure:
         if change.checker:
             orders.append(self._order("checker", standing.checker_orders(), wanted=bool(config.virtual_servers)))
         if change.speaker:
-            self._world.bequest.prepare(config.instances)
+            self._world.bequest.prepare(standing.bequeathed)
             orders.append(self._order("speaker", standing.speaker_orders(), wanted=bool(config.instances)))
         if change.tracker:
             tracker = standing.tracker_orders()

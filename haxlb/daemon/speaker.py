@@ -284,7 +284,9 @@ class Speaker:
         return member.router.handle(Shutdown(reason="removed from the configuration", removed=True), now)
 
     def _start(self, member: Member, succession: Succession | None, now: int) -> None:
-        if succession is None:
+        if succession is not None:
+            member.old_checksum = succession.old_checksum
+        else:
             # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
             self._executor.clear(member, now)
         self._tell_alone(member, member.link_input(self._link(member.instance.interface)), now)

@@ -23,6 +23,8 @@ from haxlb.vrrp.router import Router
 
 __all__ = ["Heard", "Member", "datagrams", "key_of", "resignation", "vrid_of"]
 
+OLD_CHECKSUM = "old_checksum"
+"""Reason of the fact by which an instance says that it has changed to the old form of checksum."""
 _MAX_REMEMBERED = 64
 """Distinct messages remembered per instance; a flood of different ones must not cost memory."""
 
@@ -124,7 +126,9 @@ class Member:
 
     def status(self, epoch_offset_us: int) -> InstanceStatus:
         """The router's, with what was rejected before it reached the router."""
-        return replace(self.router.status(epoch_offset_us), adverts_rejected=dict(self.rejected))
+        return replace(
+            self.router.status(epoch_offset_us), adverts_rejected=dict(self.rejected), old_checksum=self.old_checksum
+        )
 
     def reject(self, reason: str) -> None:
         """Count one message under this reason."""
@@ -150,13 +154,15 @@ class Member:
             raise
         if self._expected.auth_ah:
             self._authenticate(datagram)
-        if advert.old_checksum and not self.old_checksum and self.instance.old_unicast_checksum == "auto":
-            self.old_checksum = True
-            self._frames.clear()
         heard = Heard(datagram, AdvertReceived(source=datagram.source, advert=advert), self._oddities(advert))
         if len(self._heard) >= _MAX_REMEMBERED:
             self._heard.clear()
         self._heard[datagram.payload] = heard
+        if advert.old_checksum and not self.old_checksum and self.instance.old_unicast_checksum == "auto":
+            self.old_checksum = True
+            self._frames.clear()
+            detail = "accepted, but its checksum is that of older keepalived; ours is so, too, from now on"
+            return Heard(datagram, heard.what, (*heard.oddities, PeerError(OLD_CHECKSUM, detail)))
         return heard
 
     def _authenticate(self, datagram: Datagram) -> None:

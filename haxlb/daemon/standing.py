@@ -32,6 +32,8 @@ class Standing:
     """By instance, as last reported."""
     yielded: tuple[str, ...] = ()
     """Instances that were handed over by `haxlb failover`."""
+    old_checksums: frozenset[str] = frozenset()
+    """Instances whose peer was found to want the checksum of unicast as older keepalived makes it."""
     results: dict[Key, TrackResult] = field(default_factory=dict)
     """The last ones of the tracker; in force as long as there is no other one, also while there is no tracker."""
     _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
@@ -48,10 +50,19 @@ class Standing:
         """Addresses that this node holds."""
         return tuple(vip for each in self.masters for vip in (*each.vips, *each.excluded_vips))
 
+    @property
+    def bequeathed(self) -> tuple[VrrpInstance, ...]:
+        """The instances as their peers must be told, should the speaker die."""
+        return tuple(
+            replace(each, old_unicast_checksum="always") if each.name in self.old_checksums else each
+            for each in self.config.instances
+        )
+
     def take_statuses(self, instances: tuple[InstanceStatus, ...]) -> bool:
         """The speaker has said how its instances are; True when that changes who can be asked for flows."""
         self.roles = {each.name: each.role for each in instances}
         self.yielded = tuple(each.name for each in instances if each.yielded)
+        self.old_checksums = frozenset(each.name for each in instances if each.old_checksum)
         before, self._silenced = self._silenced, frozenset(_silenced(instances))
         return self._silenced != before
 
@@ -78,6 +89,7 @@ class Standing:
         self.config = config
         self.roles = {names[name]: role for name, role in self.roles.items() if name in names}
         self.yielded = tuple(names[name] for name in self.yielded if name in names)
+        self.old_checksums = frozenset(names[name] for name in self.old_checksums if name in names)
         return tuple(each for each in self.masters if former[each.key] != each.name)
 
     def speaker_orders(self, successions: tuple[Succession, ...] = ()) -> ConfigureSpeaker:

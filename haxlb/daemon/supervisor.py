@@ -229,8 +229,11 @@ class Supervisor:
                 self._survey.take_speaker(status)
                 for fact in self._inference.of_status(status, self._world.clock.now()):
                     self._take(fact, name)
+                checksums = self._standing.old_checksums
                 if self._standing.take_statuses(status.instances):
                     self._tell_peers()
+                if self._standing.old_checksums != checksums:
+                    self._world.bequest.prepare(self._standing.bequeathed)
                 self._watch_vips()
 
     def on_exit(self, name: str, returncode: int) -> None:

@@ -32,6 +32,7 @@ from haxlb.daemon.messages import (
 from haxlb.daemon.notifications import commands_for
 from haxlb.daemon.ports import Link
 from haxlb.daemon.speaker import Speaker
+from haxlb.daemon.speaker_member import OLD_CHECKSUM
 from haxlb.linux import child
 from haxlb.linux.addresses import RENEW_EVERY_S
 from haxlb.linux.adverts import AdvertSockets
@@ -47,7 +48,7 @@ from haxlb.linux.realtime import Scheduling, freeze_collector
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import Vip
-from haxlb.model.facts import Fact, RoleChanged
+from haxlb.model.facts import AdvertRejected, Fact, RoleChanged
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import SpeakerSettings, VrrpInstance
 from haxlb.model.notification import NotifyDue, NotifyScripts
@@ -240,7 +241,7 @@ class SpeakerProcess:
     def report(self, fact: Fact) -> None:
         """ReportPort: facts go to the supervisor, and the status follows each change of a role."""
         self._pipe.send(Happened(fact=fact))
-        if isinstance(fact, RoleChanged):
+        if isinstance(fact, RoleChanged) or (isinstance(fact, AdvertRejected) and fact.reason == OLD_CHECKSUM):
             self._send_status_soon()
 
     def notify(self, due: NotifyDue) -> None:

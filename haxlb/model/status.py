@@ -104,6 +104,8 @@ class InstanceStatus:
     source: str = ""
     """Address that its adverts come from."""
     excluded_vips: tuple[str, ...] = ()
+    old_checksum: bool = False
+    """It was found out that the peer wants the checksum of unicast as older keepalived makes it."""
     next_at: float | None = None
     """When something happens unless an advert comes first."""
     next_what: str = ""

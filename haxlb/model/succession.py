@@ -17,3 +17,5 @@ class Succession:
     """Since when it is MASTER, monotonic µs: the role does not change."""
     reason: str
     """Why it became MASTER."""
+    old_checksum: bool = False
+    """Its adverts have the checksum of unicast as older keepalived makes it: the peer was found to want it so."""

@@ -125,7 +125,9 @@ class FakeSpeaker:
                     each.name: known.get(each.name, status_of(each, self.world.wall())) for each in message.instances
                 }
                 for heir in message.successions:
-                    self.instances[heir.instance] = replace(self.instances[heir.instance], role=Role.MASTER)
+                    self.instances[heir.instance] = replace(
+                        self.instances[heir.instance], role=Role.MASTER, old_checksum=heir.old_checksum
+                    )
                 self.say(Ready(of="ConfigureSpeaker"))
                 self.say_status()
             case StandBy():
@@ -278,6 +280,7 @@ class FakeWorld:
     started: list[tuple[float, str]] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
     logged: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+    bequeathed: list[tuple[VrrpInstance, ...]] = field(default_factory=list)
     executed: list[frozenset[str]] = field(default_factory=list)
     kept: list[frozenset[str]] = field(default_factory=list)
     adverts: tuple[int, ...] = ()
@@ -452,7 +455,9 @@ class FakeWorld:
 
     # the rest
     def prepare(self, instances: Iterable[VrrpInstance]) -> None:
-        self.order.append(f"prepare {','.join(each.name for each in instances)}")
+        listed = tuple(instances)
+        self.bequeathed.append(listed)
+        self.order.append(f"prepare {','.join(each.name for each in listed)}")
 
     def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
         self.executed.append(masters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -84,6 +85,28 @@ def test_the_spare_resumes_what_the_dead_speaker_was_master_of_and_nobody_is_tol
     assert "spare becomes speaker" in world.order
     assert [name for _, name in world.started] == ["speaker", "spare", "spare"]
     assert orders(world)[0].successions == ()
+
+
+def test_the_form_of_checksum_that_a_peer_was_found_to_want_is_handed_on(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert for 3.414 s")
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], old_checksum=True)
+        world.speaker.say_status()
+        await spare_ready(world)
+        assert [each.old_unicast_checksum for each in world.bequeathed[-1]] == ["always"]
+        said = len(world.bequeathed)
+        world.speaker.say_status()
+        assert len(world.bequeathed) == said, "only a change is prepared for"
+        die(world)
+        await asyncio.sleep(0.01)
+        assert orders(world)[-1].successions[0].old_checksum
+        assert [each.old_unicast_checksum for each in orders(world)[-1].instances] == ["auto"]
+        # One that begins anew has to find out again.
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], old_checksum=False)
+        world.speaker.say_status()
+        assert [each.old_unicast_checksum for each in world.bequeathed[-1]] == ["auto"]
+
+    play(scene, kit.node())
 
 
 def test_how_long_the_spare_may_take_is_what_the_peer_waits_at_least(play, kit):

@@ -10,7 +10,7 @@ import pytest
 from haxlb.daemon import speaker_member
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker_frames import datagrams, departure, resignation, sign
-from haxlb.daemon.speaker_member import Member, key_of
+from haxlb.daemon.speaker_member import OLD_CHECKSUM, Member, key_of
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import PeerError
 from haxlb.model.node import VirtualMac, VrrpInstance
@@ -234,7 +234,10 @@ def test_a_peer_with_the_older_checksum_is_answered_with_it_for_good():
     made = member(UNICAST)
     new, old = payloads(made), payloads(member(replace(UNICAST, old_unicast_checksum="always")))
     assert new != old
-    assert made.hear(from_peer(UNICAST, old_unicast_checksum="always")) is not None
+    assert not made.status(0).old_checksum
+    first, again = (made.hear(from_peer(UNICAST, old_unicast_checksum="always")) for _ in range(2))
+    assert [[each.reason for each in heard.oddities] for heard in (first, again)] == [[OLD_CHECKSUM], []]
+    assert made.status(0).old_checksum
     assert payloads(made) == old
     assert made.hear(from_peer(UNICAST)) is not None, "others may have the right one"
     assert payloads(made) == old

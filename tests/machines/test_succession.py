@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from ipaddress import IPv4Address
 
 import pytest
 
+from haxlb.daemon.speaker import datagrams
 from haxlb.model.facts import RoleChanged
 from haxlb.model.groups import SyncGroup
 from haxlb.model.node import Role, SpeakerSettings
@@ -55,6 +57,19 @@ def pair(lan, instance, client):
     lan.run(5)
     assert (one.role(), two.role()) == (Role.MASTER, Role.BACKUP)
     return one, two, instances
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_the_heir_speaks_with_the_checksum_that_the_peer_wants(lan, instance, old):
+    unicast = instance(version=3, peers=(IPv4Address("192.0.2.2"),))
+    node = lan.node(1)
+    heir = dataclasses.replace(succession(until=lan.now + 1), old_checksum=old)
+    node.speaker.configure([unicast], successions=[heir])
+    assert node.role() is Role.MASTER
+    assert node.status().old_checksum is old
+    told = dataclasses.replace(unicast, old_unicast_checksum="always") if old else unicast
+    (expected,) = datagrams(told, node.address, 100)
+    assert node.sent[0][1].payload == expected.payload
 
 
 def test_the_role_goes_on_and_nobody_notices(lan, pair, client):
