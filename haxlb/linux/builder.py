@@ -15,6 +15,7 @@ from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
+from haxlb.linux.realtime import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.linux.teardown import remove_data_plane
 from haxlb.model.errors import HostError, PeerError
@@ -119,6 +120,7 @@ async def _run_crafter(orders: bytes) -> bytes:
         stderr=asyncio.subprocess.PIPE,
         cwd="/",
     )
+    hurry(process.pid)
     try:
         said, complaints = await communicate(process, orders, CRAFT_PATIENCE_S)
     except TimeoutError as problem:

@@ -102,6 +102,12 @@ def set_nice(log: Log, nice: int) -> bool:
     return True
 
 
+def hurry(pid: int) -> None:
+    """Give a child that others wait for the supervisor's nice value, where that is permitted."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, SUPERVISOR_NICE)
+
+
 def choose_cpus(log: Log, cpus: tuple[int, ...]) -> bool:
     """Run on these CPUs only; empty = on all that there are."""
     try:

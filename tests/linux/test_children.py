@@ -12,6 +12,7 @@ import pytest
 from haxlb.daemon.messages import AskStatus, Logged, Stop
 from haxlb.linux.children import Children
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
+from haxlb.linux.realtime import SUPERVISOR_NICE
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
 
@@ -85,6 +86,20 @@ def test_a_child_is_started_told_and_its_orderly_end_is_seen(modules):
         world.children.send("speaker", Stop())
         assert await world.exit() == ("speaker", 0)
         world.children.send("speaker", Stop())  # nobody is there: nothing happens
+
+    asyncio.run(scene())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a negative nice value")
+def test_a_speaker_imports_before_what_else_the_host_computes(modules):
+    async def scene():
+        world = World(modules)
+        urgent, other = world.children.start("speaker"), world.children.start("checker")
+        assert os.getpriority(os.PRIO_PROCESS, urgent) == SUPERVISOR_NICE
+        assert os.getpriority(os.PRIO_PROCESS, other) == 0
+        for name in ("speaker", "checker"):
+            world.children.kill(name)
+            await world.exit()
 
     asyncio.run(scene())
 
