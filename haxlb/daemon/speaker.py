@@ -346,6 +346,8 @@ class Speaker:
         try:
             member = self._members.get(key_of(datagram))
             if member is None:
+                if not self._members:  # stopped: whoever takes over speaks already
+                    return
                 detail = f"no instance on {datagram.interface} has virtual_router_id {vrid_of(datagram)}"
                 self._reject(None, datagram, PeerError("unknown_vrid", detail), self._oddities, now)
                 return

@@ -275,7 +275,9 @@ def _places(instance: VrrpInstance) -> Iterator[Place]:
         devices = [instance.vrf]
     else:
         mac = instance.virtual_mac
-        devices = list(dict.fromkeys((mac.interface if mac else instance.interface, departure(instance))))
+        # Also by the base of a macvlan, which is not to be heard of by a switch itself (firewall.py): one that snoops
+        # must know that this port wants the group.
+        devices = list(dict.fromkeys((mac.interface if mac else instance.interface, instance.interface)))
     for device in devices:
         for protocol in protocols:
             yield Place(family=instance.family, protocol=protocol, device=device, group=group)

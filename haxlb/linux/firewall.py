@@ -1,9 +1,16 @@
-"""`no_accept`: packets to VIPs that this director does not own are dropped, by an nftables table of our own.
+"""What is kept from coming in and from going out, by an nftables table of our own.
+
+`no_accept`: packets to VIPs that this director does not own are dropped.
 
 RFC 9568 section 6.1 (Accept_Mode): a router that is not the address owner does not accept packets to the VIPs; only
 neighbour discovery must go on. ARP never comes this way, adverts go to no VIP, and what belongs to a virtual server has
 left through XDP before. The table does not depend on roles: a packet to a VIP that is not on this host is forwarded and
 does not pass here.
+
+A virtual MAC that joins a multicast group says so (IGMP, MLD) with that MAC as its source, also while BACKUP, and
+answers every querier. A switch would take it for a move of the MAC to this port, and send what is for the MASTER here
+until the MASTER has sent something with that MAC (with vmac_xmit_base: for minutes). So these reports are dropped while
+the interface has no address, which is when their source is unspecified.
 
 `nft` is short-lived and runs beside us: starting it takes 20 ms, in which adverts must not stand still.
 """
@@ -13,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import signal
 from collections.abc import Callable, Iterable
 
@@ -33,11 +41,34 @@ def refused_addresses(instances: Iterable[VrrpInstance]) -> tuple[IPAddress, ...
     )
 
 
-def ruleset(addresses: Iterable[IPAddress]) -> str:
-    """The whole table as one transaction of nft(8); without addresses, its removal."""
+def quiet_interfaces(instances: Iterable[VrrpInstance]) -> tuple[str, ...]:
+    """The interfaces with a virtual MAC that the MASTER's has, too."""
+    macs = (each.virtual_mac for each in instances)
+    return tuple(dict.fromkeys(each.interface for each in macs if each is not None and not each.ipvlan))
+
+
+def ruleset(addresses: Iterable[IPAddress], quiet: Iterable[str] = ()) -> str:
+    """The whole table as one transaction of nft(8); without addresses and quiet interfaces, its removal."""
+    chains = _input_chain(addresses) + _output_chain(quiet)
+    return f"{_REMOVAL}table inet {TABLE} {{\n{chains}}}\n" if chains else _REMOVAL
+
+
+def _output_chain(quiet: Iterable[str]) -> str:
+    names = ", ".join(f'"{each}"' for each in quiet)
+    if not names:
+        return ""
+    return (
+        "  chain output {\n    type filter hook output priority -1; policy accept;\n"
+        f"    oifname {{ {names} }} ip protocol igmp ip saddr 0.0.0.0 counter drop\n"
+        f"    oifname {{ {names} }} icmpv6 type {{ mld-listener-report, mld-listener-done, mld2-listener-report }}"
+        " ip6 saddr :: counter drop\n  }\n"
+    )
+
+
+def _input_chain(addresses: Iterable[IPAddress]) -> str:
     listed = sorted(addresses, key=lambda each: (each.version, int(each)))
     if not listed:
-        return _REMOVAL
+        return ""
     lines = []
     for version, family in ((4, "ip"), (6, "ip6")):
         chosen = ", ".join(str(each) for each in listed if each.version == version)
@@ -45,10 +76,9 @@ def ruleset(addresses: Iterable[IPAddress]) -> str:
             lines.append(f"    {family} daddr {{ {chosen} }} counter drop")
     body = "\n".join(lines)
     return (
-        f"{_REMOVAL}table inet {TABLE} {{\n  chain input {{\n"
-        "    type filter hook input priority -1; policy accept;\n"
+        "  chain input {\n    type filter hook input priority -1; policy accept;\n"
         "    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept\n"
-        f"{body}\n  }}\n}}\n"
+        f"{body}\n  }}\n"
     )
 
 
@@ -59,17 +89,31 @@ class Firewall:
         """`on_problem` hears what went wrong, None when it is right again; it is called from the running loop."""
         self._on_problem = on_problem
         self._nft = nft
-        self._wanted: tuple[IPAddress, ...] | None = None
+        self._wanted: tuple[tuple[IPAddress, ...], tuple[str, ...]] | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def refuse(self, addresses: Iterable[IPAddress]) -> None:
-        """Drop packets to exactly these from soon on; nothing is done when that is so already."""
-        wanted = tuple(addresses)
+    def refuse(self, addresses: Iterable[IPAddress], quiet: Iterable[str] = ()) -> None:
+        """Drop packets to exactly these, and reports of exactly these interfaces, from soon on.
+
+        Nothing is done when that is so already.
+        """
+        wanted = tuple(addresses), tuple(quiet)
         if wanted == self._wanted:
             return
         first, self._wanted = self._wanted is None, wanted
         previous = self._task
-        self._task = asyncio.get_running_loop().create_task(self._apply(wanted, previous, quiet=first and not wanted))
+        needless = first and not any(wanted)
+        self._task = asyncio.get_running_loop().create_task(self._apply(ruleset(*wanted), previous, needless=needless))
+
+    def refuse_at_once(self, addresses: Iterable[IPAddress], quiet: Iterable[str]) -> None:
+        """The same, in force when this returns, for when nothing has to be sent on time yet: it takes 20 ms."""
+        self._wanted = tuple(addresses), tuple(quiet)
+        try:
+            with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
+                process = self._begin(ruleset(*self._wanted), said, complaints)
+                self._judge(_waited_for(process), complaints)
+        except HostError as problem:
+            self._on_problem(problem)
 
     async def settled(self) -> None:
         """Wait until the last order is in force, or has failed."""
@@ -78,40 +122,53 @@ class Firewall:
 
     async def close(self) -> None:
         """Remove the table, if there may be one."""
-        if self._wanted:
+        if self._wanted is not None and any(self._wanted):
             self.refuse(())
         await self.settled()
 
-    async def _apply(
-        self, addresses: tuple[IPAddress, ...], previous: asyncio.Task[None] | None, *, quiet: bool
-    ) -> None:
+    async def _apply(self, text: str, previous: asyncio.Task[None] | None, *, needless: bool) -> None:
         if previous is not None:
             await asyncio.wait((previous,))
         try:
-            await self._run(ruleset(addresses))
+            await self._run(text)
         except HostError as problem:
             # At the first start it only looks for what a former run has left behind: without nft there is nothing.
-            if not quiet:
+            if not needless:
                 self._on_problem(problem)
         else:
             self._on_problem(None)
 
     async def _run(self, text: str) -> None:
         with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
-            said.write(text.encode())
-            said.seek(0)
-            code = await _ended(self._start(said, complaints))
-            complaints.seek(0)
-            first = next(iter(complaints.read().decode(errors="replace").strip().splitlines()), "no word")
+            self._judge(await _ended(self._begin(text, said, complaints)), complaints)
+
+    def _begin(self, text: str, said: io.FileIO, complaints: io.FileIO) -> int:
+        said.write(text.encode())
+        said.seek(0)
+        return self._start(said, complaints)
+
+    def _judge(self, code: int | None, complaints: io.FileIO) -> None:
+        complaints.seek(0)
+        first = next(iter(complaints.read().decode(errors="replace").strip().splitlines()), "no word")
         if code is None:
             raise HostError(
-                f"no_accept is not in force: nft took more than {_PATIENCE_S:.0f} s", remedy="see what holds nftables"
+                f"{self._lacking}: nft took more than {_PATIENCE_S:.0f} s", remedy="see what holds nftables"
             )
         if code:
             raise HostError(
-                f"no_accept is not in force: nft: {first}",
-                remedy="run as root on a kernel with nf_tables (modprobe nf_tables), or write `accept`",
+                f"{self._lacking}: nft: {first}",
+                remedy=f"run as root on a kernel with nf_tables (modprobe nf_tables), or {self._otherwise}",
             )
+
+    @property
+    def _lacking(self) -> str:
+        if self._wanted is not None and self._wanted[1]:
+            return "a virtual MAC may be heard from here while BACKUP, and switches send the VIP's packets here"
+        return "no_accept is not in force"
+
+    @property
+    def _otherwise(self) -> str:
+        return "do without use_vmac" if self._wanted is not None and self._wanted[1] else "write `accept`"
 
     def _start(self, said: io.FileIO, complaints: io.FileIO) -> int:
         """The process id. Not by subprocess: that blocks us for 3 ms and more, posix_spawn for a tenth of one."""
@@ -124,14 +181,25 @@ class Firewall:
             return os.posix_spawnp(self._nft, [self._nft, "-f", "-"], os.environ, file_actions=streams)
         except OSError as problem:
             raise HostError(
-                f"no_accept is not in force: {self._nft} cannot be run: {problem.strerror}",
-                remedy="apt install nftables, or write `accept`",
+                f"{self._lacking}: {self._nft} cannot be run: {problem.strerror}",
+                remedy=f"apt install nftables, or {self._otherwise}",
             ) from problem
 
 
 def _memory(name: str) -> io.FileIO:
     """An anonymous file: a child reads or fills it at its own pace, and nobody waits for a pipe."""
     return io.FileIO(os.memfd_create(name, os.MFD_CLOEXEC), "r+")
+
+
+def _waited_for(process: int) -> int | None:
+    """Its exit code, None when it had to be killed; nothing else happens meanwhile."""
+    watch = os.pidfd_open(process)
+    ended = bool(select.select([watch], [], [], _PATIENCE_S)[0])
+    if not ended:
+        signal.pidfd_send_signal(watch, signal.SIGKILL)
+    os.close(watch)
+    _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 async def _ended(process: int) -> int | None:

@@ -7,12 +7,13 @@ its instances: what it moves from one instance to another stays on, and what nob
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from haxlb.daemon.messages import ConfigureSpeaker
 from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
-from haxlb.linux.firewall import Firewall, refused_addresses
+from haxlb.linux.firewall import Firewall, quiet_interfaces, refused_addresses
 from haxlb.linux.links import Links
 from haxlb.linux.log import Log
 from haxlb.linux.routes import devices_of
@@ -40,7 +41,7 @@ _EVENTS = {
     "routes": ("route_not_renewed", "routes_renewed_again"),
     "static": ("static_entry_missing", "static_entries_there_again"),
     "virtual_macs": ("virtual_mac_not_removed", "virtual_macs_removed"),
-    "firewall": ("no_accept_not_in_force", "no_accept_in_force_again"),
+    "firewall": ("packet_filter_not_in_force", "packet_filter_in_force_again"),
     "duplicates": ("vip_duplicate", "vip_duplicate_gone"),
 }
 
@@ -75,6 +76,10 @@ class HostNetwork:
         """Make virtual MACs; why an instance lacks its own, empty when all is well."""
         self._former, self._config = self._config.instances, config
         self.addresses.lifetime_s = config.settings.vip_lifetime_s
+        quiet = quiet_interfaces(config.instances)
+        if not self._former and not all(map(_exists, quiet)):
+            # Before they join a group: the report of one is one too many.
+            self._firewall.refuse_at_once(refused_addresses(config.instances), quiet)
         return self.make()
 
     def make(self) -> str:
@@ -121,7 +126,7 @@ class HostNetwork:
         problems = self._static.apply(config.static_addresses, config.static_routes, config.static_rules)
         self._note("static", "; ".join(map(str, problems)))
         self._try("virtual_macs", lambda: self._virtual_macs.retire(config.instances))
-        self._firewall.refuse(refused_addresses(config.instances))
+        self._firewall.refuse(refused_addresses(config.instances), quiet_interfaces(config.instances))
         self._former = ()
 
     def renew(self) -> float:
@@ -203,6 +208,14 @@ class HostNetwork:
             self._log("error", wrong, reason=problem)
         else:
             self._log("info", right)
+
+
+def _exists(interface: str) -> bool:
+    try:
+        socket.if_nametoindex(interface)
+    except OSError:
+        return False
+    return True
 
 
 def _vips(instances: Iterable[VrrpInstance]) -> list[Vip]:

@@ -81,7 +81,7 @@ class InstanceLock:
 
 
 class RouterLocks:
-    """One haxlb per interface and VRID of a network namespace, whatever the runtime directories.
+    """One haxlb per interface, VRID and family of a network namespace, whatever the runtime directories.
 
     Two on one host do not hear each other, and would both be MASTER. An abstract socket belongs to the network
     namespace and goes with its last descriptor (unix(7)).
@@ -94,7 +94,7 @@ class RouterLocks:
             lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._held.append(lock)
             try:
-                lock.bind(f"\0haxlb/{each.interface}/{each.vrid}")
+                lock.bind(f"\0haxlb/{each.interface}/{each.vrid}/{each.family}")
             except OSError as problem:
                 self.release()
                 raise HostError(

@@ -236,6 +236,16 @@ def test_one_haxlb_per_virtual_router_of_a_host():
     RouterLocks([instance("hxtest0", 52)]).release()
 
 
+def test_the_virtual_routers_of_both_families_may_share_a_vrid():
+    """RFC 9568 section 5.2.3."""
+    four = VrrpInstance(name="VI_4", interface="hxtest0", vrid=51)
+    six = VrrpInstance(name="VI_6", interface="hxtest0", vrid=51, family=6)
+    held = RouterLocks([four, six])
+    with pytest.raises(HostError, match=r"^another haxlb runs VRID 51 on hxtest0 of this host"):
+        RouterLocks([six])
+    held.release()
+
+
 def test_the_lock_ends_with_its_process(tmp_path):
     code = (
         f"from haxlb.linux.instance_lock import InstanceLock as L; from pathlib import Path; L(Path({str(tmp_path)!r}))"

@@ -45,6 +45,13 @@ def test_an_unknown_vrid_is_told_once(lan, instance):
     ]
 
 
+def test_whoever_takes_over_from_a_speaker_that_stopped_is_no_stranger(lan, instance):
+    node = lan.node(1, instance())
+    node.speaker.stop("SIGTERM")
+    lan.inject(node, _from_peer(instance()))
+    assert [fact for fact in node.facts if isinstance(fact, AdvertRejected)] == []
+
+
 def test_a_message_too_short_for_a_vrid(lan, instance):
     node = lan.node(1, instance())
     lan.inject(node, dataclasses.replace(_from_peer(instance()), payload=b"\x21"))

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
@@ -16,7 +17,7 @@ from lab import Host, Lab
 
 from haxlb.linux.addresses import Addresses
 from haxlb.linux.announcer import Announcer
-from haxlb.linux.firewall import Firewall, refused_addresses, ruleset
+from haxlb.linux.firewall import Firewall, quiet_interfaces, refused_addresses, ruleset
 from haxlb.linux.links import Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.rtnetlink import Rtnetlink
@@ -384,6 +385,55 @@ def test_packets_to_unowned_vips_are_dropped_but_neighbours_find_them(
     assert [client.run("ping", "-c1", "-W2", str(each), check=False).returncode for each in both] == [0, 0]
     for address in ("10.9.0.100/32", "2001:db8::100/128"):
         director.run("ip", "address", "del", address, "dev", "eth0")
+
+
+def joins(host: Host, interface: str, *groups: str) -> list[socket.socket]:
+    """Sockets that have joined multicast groups on an interface."""
+    opened = []
+    with inside(host.namespace):
+        index = socket.if_nametoindex(interface)
+        for group in groups:
+            six = ":" in group
+            opened.append(socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM))
+            if six:
+                wanted = struct.pack("=16si", IPv6Address(group).packed, index)
+                opened[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
+            else:
+                wanted = struct.pack("=4s4si", IPv4Address(group).packed, bytes(4), index)
+                opened[-1].setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, wanted)
+    return opened
+
+
+def memberships(ear: Ear, mac: str) -> int:
+    """Reports of group memberships from this MAC."""
+    groups = (bytes.fromhex("01005e000016"), bytes.fromhex("333300000016"))
+    return sum(each.source_mac == mac and each.frame[:6] in groups for each in ear.frames())
+
+
+def test_no_switch_hears_of_a_virtual_mac_that_only_listens(
+    director: Host, client: Host, kit: Kit, table: Table
+) -> None:
+    """A report of a BACKUP would move the MAC to its port, away from the MASTER's."""
+    listening = replace(FOUR, virtual_mac=VirtualMac(interface="vrrp.51", mac=MAC, xmit_base=True))
+    with inside(director.namespace):
+        firewall = Firewall(table.problems.append)
+        firewall.refuse_at_once((), quiet_interfaces([listening, SIX]))
+    assert table.problems == []
+    kit.ensure(listening, SIX)
+    with Ear(client.namespace) as ear:
+        opened = [*joins(director, "vrrp.51", "224.0.0.18"), *joins(director, "vrrp6.51", "ff02::12")]
+        opened += joins(director, "eth0", "224.0.0.18", "ff02::12")
+        # Each report is sent twice within a second (RFC 3376 section 8.1): eth0's, which joined last, tell when.
+        eventually(lambda: memberships(ear, director.mac()) >= 4, "both reports of the interface below")
+        assert memberships(ear, MAC) == 0
+        assert memberships(ear, MAC6) == 0
+        # With an address it is MASTER's, and neighbours' questions must find the way to it.
+        kit.addresses.add([VIP])
+        opened += joins(director, "vrrp.51", "224.0.0.19")
+        eventually(lambda: memberships(ear, MAC) > 0, "the MASTER's report")
+    for each in opened:
+        each.close()
+    kit.addresses.remove([VIP])
 
 
 def reaches(client: Host, address: str) -> bool:
