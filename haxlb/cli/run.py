@@ -36,6 +36,10 @@ def run(path: Path, settings: Path, runtime_dir: Path, log_level: str, log_forma
     Exit codes: 0 after an orderly stop; 4 the configuration cannot be used; 71 the host lacks something, or another
     haxlb runs; 77 a capability is missing.
     """
+    from haxlb.linux.realtime import hurry
+
+    hurry()  # before the imports: on a busy host they take seconds
+
     from haxlb.daemon.supervisor_ports import RefusedConfig
     from haxlb.linux.supervisor_main import Options, serve
 

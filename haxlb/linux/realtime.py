@@ -102,8 +102,8 @@ def set_nice(log: Log, nice: int) -> bool:
     return True
 
 
-def hurry(pid: int) -> None:
-    """Give a child that others wait for the supervisor's nice value, where that is permitted."""
+def hurry(pid: int = 0) -> None:
+    """Give a process that others wait for (0 = this one) the supervisor's nice value, where that is permitted."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, SUPERVISOR_NICE)
 
