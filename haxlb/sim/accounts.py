@@ -41,6 +41,10 @@ class Accounts:
         self._due = {}
         self._roles = {}
 
+    def resumed(self, name: str) -> None:
+        """A new speaker goes on as MASTER where a dead one was it."""
+        self._roles[name] = Role.MASTER
+
     def renamed(self, names: dict[str, str]) -> None:
         """Instances by their former names."""
         self._roles = {names.get(name, name): role for name, role in self._roles.items()}

@@ -20,8 +20,10 @@ from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, RoleChanged
 from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
+from haxlb.model.status import InstanceStatus
 from haxlb.model.tracking import TrackResult
 from haxlb.sim.adapters import VirtualAnnouncer, VirtualWake
+from haxlb.sim.estate import FlightRecord
 from haxlb.sim.judged import Bench, JudgedAdverts, JudgedAnnouncer, JudgedNotify
 from haxlb.sim.kernel import Kernel
 from haxlb.sim.lan import Nic
@@ -38,8 +40,12 @@ if TYPE_CHECKING:
 
 LEFT = 0.65
 """Addresses are renewed after a third of their lifetime: at least so much of it is left at any moment."""
-BEQUEST_US = 5_000
-"""The supervisor notices the closed pipe and sends what it has prepared."""
+BEQUEST_US = (500, 5_000)
+"""The supervisor notices the closed pipe, and decides what is resumed and what is given up."""
+PROMOTION_US = (1_000, 8_000)
+"""A spare speaker: from its orders to its first advert."""
+SPARE_US = 2_500_000
+"""After the start of a speaker its spare stands by."""
 RESPAWN_US = 300_000
 """A new speaker: the interpreter's start."""
 PIPE_US = 300
@@ -99,6 +105,10 @@ class Director:
         """On their way to the speaker."""
         self._missed: dict[str, Callable[[], None]] = {}
         self._slept_at_us = 0
+        self._record = FlightRecord()
+        self._statuses: tuple[InstanceStatus, ...] = ()
+        """Of a speaker that has died."""
+        self._spare_at_us = 0
         self._life = 0
         """Counts starts, stops and freezes: what was planned for an earlier life does not happen."""
 
@@ -143,6 +153,8 @@ class Director:
             nics=self.nics,
             addresses=self.addresses,
             broker=self._world.broker,
+            heirs=self,
+            note=self._note,
             on_alarm=self._tell_alarm,
         )
         self._start_speaker()
@@ -176,11 +188,10 @@ class Director:
     def kill_speaker(self) -> None:
         """SIGKILL for the speaker alone: the supervisor resigns for it and starts another."""
         self._note("the speaker is killed")
+        self._statuses = self.speaker.status(self._epoch_us())
         self._close_speaker()
         self.roles = {}
-        life = self._life
-        self._world.loop.after(BEQUEST_US, partial(self._execute_bequest, life))
-        self._world.loop.after(BEQUEST_US + RESPAWN_US, partial(self._respawn, life))
+        self._bereave_later()
 
     def freeze(self) -> None:
         """SIGSTOP for all of haxlb, or a hypervisor that steals its time; the kernel goes on."""
@@ -269,8 +280,7 @@ class Director:
             self._supervisor.thaw()
             if self._speaker is None:
                 # It died before the supervisor was stopped, which finds that out now.
-                self._world.loop.after(BEQUEST_US, partial(self._execute_bequest, self._life))
-                self._world.loop.after(BEQUEST_US + RESPAWN_US, partial(self._respawn, self._life))
+                self._bereave_later()
         self._world.touch()
 
     def power_off(self) -> None:
@@ -374,12 +384,32 @@ class Director:
             links=self.kernel.links,
             notify=JudgedNotify(self._notify, self.bench),
             reports=self,
+            recorder=self._record,
             epoch_offset_us=self._epoch_us() - self._clock.now(),
         )
-        self._speaker.configure(self.config.instances, self.config.sync_groups, self.config.speaker)
-        if self._supervisor is not None and self._supervisor.standing.results:
+        self._spare_at_us = self._world.loop.now_us + SPARE_US
+        assert self._supervisor is not None
+        orders = self._supervisor.speaker_orders()
+        self._speaker.configure(
+            orders.instances,
+            orders.sync_groups,
+            orders.settings,
+            successions=orders.successions,
+            results=orders.results,
+        )
+        self._resume_roles([each.instance for each in orders.successions])
+        if self._supervisor.standing.results:
             self._speaker.on_tracked(self._supervisor.standing.results.values())
         self._world.touch()
+
+    def _resume_roles(self, names: list[str]) -> None:
+        """Those that go on as MASTER have not changed, so nobody reports it."""
+        for each in self.speaker.status(0) if names else ():
+            member = self.membership_of(each.name)
+            if member is not None and each.name in names and each.role is Role.MASTER:
+                self._note(f"{each.name}: goes on as MASTER")
+                self.roles[each.name] = Role.MASTER
+                self.bench.resumed(each.name, member.instance.key)
 
     def _start_tracker(self) -> None:
         if self._supervisor is None:
@@ -422,18 +452,43 @@ class Director:
         elif self.process is Process.RUNNING:
             what()
 
-    def _execute_bequest(self, life: int) -> None:
-        if life != self._life or self.process is not Process.RUNNING or self._supervisor is None:
-            return
-        for each in self._supervisor.bereaved():
-            for datagram in self._resignation(each):
-                self.kernel.adverts.send(datagram)
-        self.addresses.remove(vip for each in self.memberships for vip in addresses(each.instance))
+    # -- Heirs: what the supervisor does for a dead speaker
+
+    def recorded(self, name: str) -> tuple[int, ...]:
+        """The dead speaker's last adverts as MASTER."""
+        del name
+        return self._record.read(self.config)
+
+    def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Resign for these instances, and take off what belongs to none that is kept."""
+        for each in self.config.instances:
+            if each.name in masters:
+                for datagram in self._resignation(each):
+                    self.kernel.adverts.send(datagram)
+        staying = {vip for each in self.config.instances if each.name in kept for vip in addresses(each)}
+        going = [each for each in self.config.instances if each.name not in kept]
+        self.addresses.remove(vip for each in going for vip in addresses(each) if vip not in staying)
         self.kernel.routes.remove(
-            (route for each in self.memberships for route in each.instance.routes),
-            (rule for each in self.memberships for rule in each.instance.rules),
+            (it for each in going for it in each.routes), (it for each in going for it in each.rules)
         )
         self._note("the supervisor takes the addresses off and resigns for the dead speaker")
+        return ()
+
+    def wall(self) -> float:
+        """The time of day."""
+        return self._epoch_us() / SECOND_US
+
+    def _bereave_later(self) -> None:
+        delay_us = self._random.randrange(*BEQUEST_US)
+        self._world.loop.after(delay_us, partial(self._bereave, self._life))
+
+    def _bereave(self, life: int) -> None:
+        if life != self._life or self.process is not Process.RUNNING or self._supervisor is None:
+            return
+        successor = self.config.speaker.spare and self._world.loop.now_us >= self._spare_at_us
+        self._supervisor.bereaved(self._statuses, successor=successor)
+        delay_us = self._random.randrange(*PROMOTION_US) if successor else RESPAWN_US
+        self._world.loop.after(delay_us, partial(self._respawn, life))
 
     def _resignation(self, instance: VrrpInstance) -> list[Datagram]:
         frames = resignation(instance, self.kernel.links.link(instance.interface))

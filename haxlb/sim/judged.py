@@ -72,6 +72,11 @@ class Bench:
             pace.reset(self._clock.now())
             pace.begin(self._clock.now())
 
+    def resumed(self, name: str, key: tuple[str, int]) -> None:
+        """A successor goes on as MASTER."""
+        self.accounts.resumed(name)
+        self._paces[key].resumed(self._clock.now())
+
     def pause(self) -> None:
         """The processes are stopped."""
         for pace in self._paces.values():

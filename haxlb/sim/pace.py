@@ -70,6 +70,12 @@ class Pace:
         self._cause_at = now
         self._sets.append(now)
 
+    def resumed(self, now: int) -> None:
+        """MASTER in the place of a speaker that has died."""
+        self._at(now)
+        self._role = Role.MASTER
+        self._last_sent = now
+
     def reset(self, now: int) -> None:
         """The speaker is gone."""
         self._at(now)

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from haxlb.daemon.bereavement import Bereavement
+from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.history import History, describe
-from haxlb.daemon.messages import Tracked
+from haxlb.daemon.messages import ConfigureSpeaker, Tracked
 from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.standing import Standing
-from haxlb.daemon.supervisor_ports import Outlets
 from haxlb.daemon.supervisor_ports import World as Ports
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, ForeignMacHeard, PeerClaimed, PeerHeard, RoleChanged
-from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
+from haxlb.model.node import SECOND_US, NodeConfig, Role
 from haxlb.model.notification import NotifyDue
+from haxlb.model.status import InstanceStatus
 from haxlb.model.tracking import TrackResult
 from haxlb.sim.adapters import AddressTable, VirtualClock, VirtualWake
 from haxlb.sim.arp_watch import ArpWatch
 from haxlb.sim.broker import Broker, Claim
+from haxlb.sim.estate import Heirs, Notes, SupervisorPorts
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import VirtualLoop
 from haxlb.sim.outlets import FifoLog, SilentLog, outlets
@@ -54,15 +57,6 @@ class Records:
     """The one that is retained."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NotifierPorts:
-    """What the notifier uses of a supervisor's ports."""
-
-    outlets: Outlets
-    log: SilentLog
-    clock: VirtualClock
-
-
 class Supervisor:
     """One director's supervisor while it runs; `frozen` stops it, `close` ends it."""
 
@@ -76,18 +70,23 @@ class Supervisor:
         nics: dict[str, Nic],
         addresses: AddressTable,
         broker: Broker | None,
+        heirs: Heirs,
+        note: Callable[[str], None],
         on_alarm: Callable[[AlarmRaised | AlarmCleared], None],
     ) -> None:
+        """`note` writes a line of the timeline."""
         self._name = config.node
         self._clock = clock
         self.standing = Standing(config=config, bpf_directory="")
         self.fifo = FifoLog()
         """What the operator was told, as lines."""
         self.history = Rows()
-        self._notifier = Notifier(
-            cast("Ports", _NotifierPorts(outlets=outlets(self.fifo), log=SilentLog(), clock=clock)),
-            self.standing,
-            self.take,
+        ports = SupervisorPorts(
+            outlets=outlets(self.fifo), log=SilentLog(), clock=clock, wall=heirs, children=heirs, bequest=heirs
+        )
+        self._notifier = Notifier(cast("Ports", ports), self.standing, self.take)
+        self._bereavement = Bereavement(
+            cast("Ports", ports), self.standing, cast("Chronicle", Notes(note)), self._notifier, self._take_of
         )
         self._broker = broker
         self._on_alarm = on_alarm
@@ -135,24 +134,14 @@ class Supervisor:
         """The tracker has found these out."""
         self.standing.take_results(Tracked(results=results))
 
-    def bereaved(self) -> tuple[VrrpInstance, ...]:
-        """The speaker is dead: tell so; what it was MASTER of."""
-        masters = self.standing.masters
-        for each in masters:
-            self.take(
-                RoleChanged(
-                    instance=each.name,
-                    vrid=each.vrid,
-                    before=Role.MASTER,
-                    after=Role.INIT,
-                    reason="the speaker has died",
-                    priority=each.priority,
-                    at_us=self._clock.now(),
-                )
-            )
-        self.standing.roles.clear()
-        self._notifier.speaker_died()
-        return masters
+    def bereaved(self, statuses: tuple[InstanceStatus, ...], *, successor: bool) -> None:
+        """The speaker is dead: what cannot be resumed is given up in its stead. `statuses` are the last ones."""
+        orders = self.standing.speaker_orders()
+        self._bereavement.speaker_died("has died", orders, statuses, successor=successor)
+
+    def speaker_orders(self) -> ConfigureSpeaker:
+        """What a fresh speaker is told; if it takes the place of a dead one, what it goes on with."""
+        return self.standing.speaker_orders(self._bereavement.successions())
 
     def reload(self, config: NodeConfig) -> None:
         """Another configuration is in force; the speaker is told separately."""
@@ -176,6 +165,10 @@ class Supervisor:
                 self._on_alarm(alarm)
             self._publish(self._claimant.handle(same, now))
         self._arm()
+
+    def _take_of(self, fact: Fact, source: str) -> None:
+        del source
+        self.take(fact)
 
     def freeze(self) -> None:
         """Nothing runs; the broker will miss the keepalives."""

@@ -148,9 +148,22 @@ def test_wrong_usage_is_said(arguments: list[str], said: str) -> None:
 
 
 EVERYTHING = """
-vrrp_script chk_web { script "/usr/bin/true" interval 1 fall 2 }
-vrrp_script chk_db { script "/usr/bin/true" interval 1 weight -60 }
-vrrp_sync_group G { group { V4 V6 } }
+vrrp_script chk_web {
+    script "/usr/bin/true"
+    interval 1
+    fall 2
+}
+vrrp_script chk_db {
+    script "/usr/bin/true"
+    interval 1
+    weight -60
+}
+vrrp_sync_group G {
+    group {
+        V4
+        V6
+    }
+}
 vrrp_instance V4 {
     interface eth0
     virtual_router_id 10
@@ -159,11 +172,21 @@ vrrp_instance V4 {
     version 3
     advert_int 0.1
     use_vmac
-    virtual_ipaddress { 192.0.2.1/24 }
-    virtual_ipaddress_excluded { 2001:db8:1::1/64 }
-    virtual_routes { 198.51.100.0/24 via 192.0.2.254 }
-    track_script { chk_web }
-    track_interface { eth7 }
+    virtual_ipaddress {
+        192.0.2.1/24
+    }
+    virtual_ipaddress_excluded {
+        2001:db8:1::1/64
+    }
+    virtual_routes {
+        198.51.100.0/24 via 192.0.2.254
+    }
+    track_script {
+        chk_web
+    }
+    track_interface {
+        eth7
+    }
 }
 vrrp_instance V6 {
     interface eth1
@@ -176,7 +199,9 @@ vrrp_instance V6 {
         fe80::100/64
         2001:db8::1/64
     }
-    track_script { chk_db }
+    track_script {
+        chk_db
+    }
 }
 """
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from haxlb.model.node import SECOND_US
-from haxlb.sim import SCENARIOS, Nature, Run, World
+from haxlb.model.node import SECOND_US, SpeakerSettings
+from haxlb.sim import SCENARIOS, Nature, Run, World, plan
 from haxlb.sim.lan import Wire
 from haxlb.splitbrain import protocol_window_us
-from tests.sim.clusters import FAST, PAIR, drill, pair, story
+from tests.sim.clusters import FAST, PAIR, drill, node, pair, story
 
 SEEDS = range(1, 13)
 THEORY_US = 3 * SECOND_US + 156 * SECOND_US // 256
@@ -106,9 +108,24 @@ def test_a_killed_haxlb_leaves_no_address_behind() -> None:
         assert masters(run) == ["lb1-peer"]
 
 
-def test_the_supervisor_speaks_for_a_killed_speaker() -> None:
+def test_a_spare_speaker_goes_on_for_a_killed_one_and_nobody_notices() -> None:
+    resumed = 0
     for seed in SEEDS:
         run = drill("speaker-killed", seed)
+        assert run.outages[0].unserved_us == 0
+        if masters(run):
+            continue
+        resumed += 1
+        assert any("goes on as MASTER" in what for _, who, what in story(run) if who == "lb1")
+        assert run.outages[0].mute_us <= 20_000
+    assert resumed == len(SEEDS), "at an interval of a second there is always time"
+
+
+def test_without_a_spare_the_supervisor_speaks_for_a_killed_speaker() -> None:
+    alone = replace(node(PAIR), speaker=SpeakerSettings(spare=False))
+    for seed in SEEDS:
+        run = drill("speaker-killed", seed, plan(alone))
+        assert run.laws_broken == ()
         assert run.outages[0].unserved_us == 0
         assert run.outages[0].mute_us <= SKEW_US + 50_000
         assert masters(run)[-1] == "lb1"
