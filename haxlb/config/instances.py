@@ -50,6 +50,7 @@ class _Parts:
     mac: VirtualMac | None
     vips: InstanceVips
     strict: bool
+    vrf: str
 
 
 class InstanceReader:
@@ -75,9 +76,11 @@ class InstanceReader:
     def read(self) -> PlacedInstance | None:
         """The instance; None when it cannot be used, which has been complained of."""
         section, complaints, name = self._section, self._complaints, self._name
-        interface, vrid = self._interface(), self._vrid()
         strict = bool(section.value("strict_mode", self._defaults.strict))
         wire = read_wire(section, name, self._defaults, complaints, strict=strict)
+        vrf = self._vrf(unicast=wire.unicast)
+        interface = self._name_of("vrf", vrf) if vrf else self._interface()
+        vrid = self._vrid()
         authentication = read_authentication(
             section, instance=name, version=wire.version, family=wire.family, strict=strict, complaints=complaints
         )
@@ -110,14 +113,16 @@ class InstanceReader:
         instance = self._instance(
             interface or "",
             vrid or 0,
-            _Parts(wire=wire, standing=standing, authentication=authentication, mac=mac, vips=vips, strict=strict),
+            _Parts(
+                wire=wire, standing=standing, authentication=authentication, mac=mac, vips=vips, strict=strict, vrf=vrf
+            ),
         )
         if not authentication.usable or interface is None or vrid is None:
             return None
         return PlacedInstance(
             instance=instance,
             name=self._entry.argument_span,
-            interface=self._place("interface"),
+            interface=self._place("vrf" if vrf else "interface"),
             vrid=self._place("virtual_router_id"),
             priority=self._place("priority"),
             vips=vips.advertised,
@@ -171,6 +176,7 @@ class InstanceReader:
             track_source=wire.track_source,
             promote_secondaries=self._promote(parts.mac),
             virtual_mac=parts.mac,
+            vrf=parts.vrf,
         )
 
     def _promote(self, mac: VirtualMac | None) -> bool:
@@ -188,6 +194,20 @@ class InstanceReader:
         found = self._section.entry(name)
         return found.argument_span if found else self._entry.argument_span
 
+    def _vrf(self, *, unicast: bool) -> str:
+        """The VRF whose sockets it uses, in the place of an interface; empty = none."""
+        entry = self._section.entry("vrf")
+        if entry is None:
+            return ""
+        beside = self._section.has("interface") or "interface" in self._section.refused
+        if beside or not unicast:
+            why = "beside `interface`" if beside else "without unicast_peer"
+            self._complaints.warning(
+                "useless-option", entry.words[0], f"{self._name}: vrf {why} is ignored, as in keepalived"
+            )
+            return ""
+        return str(entry.value)
+
     def _interface(self) -> str | None:
         found = self._section.value("interface")
         if found is None:
@@ -199,15 +219,18 @@ class InstanceReader:
                     "add `interface eth0`: where its adverts and VIPs go",
                 )
             return None
-        if len(found.encode()) > _LONGEST_INTERFACE:
-            self._complaints.fatal(
-                "bad-value",
-                self._place("interface"),
-                f"interface: `{found}` is longer than {_LONGEST_INTERFACE} characters",
-                "no interface can have this name; `ip link` lists those that exist",
-            )
-            return None
-        return str(found)
+        return self._name_of("interface", str(found))
+
+    def _name_of(self, keyword: str, name: str) -> str | None:
+        if len(name.encode()) <= _LONGEST_INTERFACE:
+            return name
+        self._complaints.fatal(
+            "bad-value",
+            self._place(keyword),
+            f"{keyword}: `{name}` is longer than {_LONGEST_INTERFACE} characters",
+            "no interface can have this name; `ip link` lists those that exist",
+        )
+        return None
 
     def _vrid(self) -> int | None:
         found = self._section.value("virtual_router_id")

@@ -34,7 +34,7 @@ def instance_values(placed: PlacedInstance, root: Section) -> Iterator[Value]:
             yield value(name, "yes" if on else "no", globally)
 
     yield value("state", instance.initial_role.value)
-    yield value("interface", instance.interface)
+    yield value("vrf" if instance.vrf else "interface", instance.interface)
     yield value("virtual_router_id", str(instance.vrid))
     yield value("priority", str(instance.priority))
     ipv6 = instance.family == _INET6

@@ -22,7 +22,7 @@ _INET6 = 6
 def instance_lines(instance: VrrpInstance, *, secrets: bool, priority_changes: bool) -> Iterator[str]:
     """The lines in a `vrrp_instance` block; `priority_changes` is what global_defs says of their notification."""
     yield f"state {'MASTER' if instance.initial_role is Role.MASTER else 'BACKUP'}"
-    yield f"interface {word(instance.interface)}"
+    yield f"{'vrf' if instance.vrf else 'interface'} {word(instance.interface)}"
     yield f"virtual_router_id {instance.vrid}"
     yield f"priority {instance.priority}"
     yield f"version {instance.version}"

@@ -56,7 +56,7 @@ VRRP: Grammar = {
         supported("old_unicast_checksum", MAYBE_TEXT),
         supported("unicast_ttl", integer(0, 255, strict=True)),
         supported("track_src_ip"),
-        not_yet("vrf", TEXT, Severity.ERROR, "sockets are bound to `interface`; keepalived ignores vrf beside one"),
+        supported("vrf", TEXT),
         supported("native_ipv6"),
         # Virtual addresses
         supported("virtual_ipaddress", body=LINES, many=True),

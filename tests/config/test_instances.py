@@ -86,6 +86,7 @@ UNICAST = ("unicast_src_ip 10.0.0.1", "unicast_peer {", "10.0.0.2", "}")
         (("v3_checksum_as_v2",), {"checksum_as_v2": True}, []),
         (("track_src_ip", "mcast_src_ip 10.0.0.1"), {"track_source": True}, []),
         (("track_src_ip",), {"track_source": False}, [("warning", "useless-option")]),
+        (("vrf red",), {"vrf": "", "interface": "eth0"}, [("warning", "useless-option")]),
         (("dont_track_primary",), {"track_primary": False}, []),
         (("promote_secondaries",), {"promote_secondaries": True}, []),
         (
@@ -185,6 +186,14 @@ def test_an_authentication_header(instance):
             [("fatal", "bad-value")],
         ),
         ("interface eth0\nvirtual_router_id 1", [("warning", "no-vip")]),
+        (
+            "vrf red\nvirtual_router_id 1\nvirtual_ipaddress {\n10.0.0.1\n}",
+            [("fatal", "missing-keyword"), ("warning", "useless-option")],
+        ),
+        (
+            "vrf a-very-long-name\nvirtual_router_id 1\nunicast_fault_no_peer\nvirtual_ipaddress {\n10.0.0.1\n}",
+            [("fatal", "bad-value")],
+        ),
         ("interface eth0\nvirtual_router_id 1\nversion 3", [("fatal", "no-vip")]),
         (
             "auth_hmac {\n}\ninterface eth0\nvirtual_router_id 1",
@@ -194,6 +203,17 @@ def test_an_authentication_header(instance):
 )
 def test_what_every_instance_needs(loading, codes, text, said):
     assert codes(loading(f"vrrp_instance A {{\n{text}\n}}\n")) == said
+
+
+def test_a_vrf_in_the_place_of_an_interface(loading, codes):
+    lines = "virtual_router_id 1\nunicast_src_ip 10.0.0.8\nunicast_peer {\n10.0.0.9\n}"
+    loaded = loading(
+        f"vrrp_instance A {{\nvrf red\n{lines}\nvirtual_ipaddress {{\n10.0.0.1\n10.0.0.2 dev eth1\n}}\n}}\n"
+    )
+    (made,) = loaded.config.instances
+    assert (made.vrf, made.interface) == ("red", "red")
+    assert [vip.interface for vip in made.vips] == ["red", "eth1"]
+    assert codes(loaded) == [("note", "unchecked-source")]
 
 
 def test_more_addresses_than_an_advert_can_carry(instance):

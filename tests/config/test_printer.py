@@ -199,7 +199,8 @@ def instances(draw, vrid, pause):
     password = (
         draw(st.none() | name.map(lambda each: each[:8].strip()).filter(bool)) if (version, family) == (2, 4) else None
     )
-    interface = draw(st.sampled_from(["eth0", "eth1"]))
+    vrf = "red" if unicast and mac is None and draw(st.booleans()) else ""
+    interface = vrf or draw(st.sampled_from(["eth0", "eth1"]))
     taken = draw(st.lists(vips(family), min_size=1, **unique_vips))
     if mac is not None:
         # What says the base interface lives on the virtual MAC.
@@ -208,6 +209,7 @@ def instances(draw, vrid, pause):
     return VrrpInstance(
         name=f"{draw(name)}{vrid}",
         interface=interface,
+        vrf=vrf,
         vrid=vrid,
         priority=priority,
         initial_role=Role.MASTER if master else Role.BACKUP,
