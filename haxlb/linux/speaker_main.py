@@ -234,7 +234,8 @@ class SpeakerProcess:
             self._send_status_soon()  # what tracks it may have another priority now
             if link and (before is None or link.mac != before.mac):
                 self._announcer.inspect(interface)
-                self._speaker.reannounce(interface)
+                if told:  # with the first configuration whoever is MASTER has just announced
+                    self._speaker.reannounce(interface)
 
     # -- what the world says
 

@@ -238,7 +238,7 @@ def test_one_director_from_start_to_stop(site):
 
 
 def test_a_killed_speaker_leaves_no_address_and_comes_back(site):
-    one = site.director("lb1", 150).start()
+    one = site.director("lb1", 150, settings="processes:\n  spare_speaker: false\n").start()
     one.becomes(Role.MASTER)
     pid = one.pid("speaker")
     killed_ns = time.time_ns()

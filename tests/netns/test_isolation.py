@@ -1,0 +1,241 @@
+"""What dies alone: speaker, spare, checker, tracker; and what the peer, a client and a connection notice of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import ExitStack
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from haxlb.model.node import Role
+from tests.netns.standin import addresses, eventually, inside
+from tests.netns.test_supervisor import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip, site
+
+pytestmark = pytest.mark.netns
+__all__ = ["site"]
+
+SERVER = IPv4Address("10.8.0.30")
+RARE = "advert_int 1"
+"""What a spare may take is then two seconds: these tests do not measure."""
+
+
+class Conversation:
+    """A TCP connection through a director, over which a byte goes and comes back again and again."""
+
+    def __init__(self, client: str, server: str) -> None:
+        with inside(server):
+            self._listening = socket.create_server((str(VIP), 80))
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
+        with inside(client):
+            self._socket = socket.create_connection((str(VIP), 80), timeout=10)
+        self.rounds = 0
+        self.problem: Exception | None = None
+        self._ending = threading.Event()
+        self._talking = threading.Thread(target=self._talk, daemon=True)
+        self._talking.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._talking.join()
+        self._socket.close()
+        self._serving.join()
+        self._listening.close()
+
+    def goes_on(self) -> None:
+        """Wait for a hundred more rounds."""
+        wanted = self.rounds + 100
+        eventually(lambda: self.rounds >= wanted or self.problem, "the connection lives")
+        assert self.problem is None
+
+    def retransmitted(self) -> int:
+        """tcpi_total_retrans of the client's side."""
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        return int.from_bytes(info[100:104], "little")
+
+    def _talk(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._socket.sendall(b"x")
+                if self._socket.recv(1) != b"x":
+                    raise ConnectionError("closed by the other side")
+                self.rounds += 1
+                time.sleep(0.001)  # the pace of the traffic; nothing waits for it
+        except OSError as problem:
+            self.problem = problem
+
+    def _serve(self) -> None:
+        connection, _ = self._listening.accept()
+        with connection:
+            while byte := connection.recv(1):
+                connection.sendall(byte)
+
+
+class Watch:
+    """Every address that comes or goes on a host."""
+
+    def __init__(self, director: Director) -> None:
+        self._path = director.config.with_name("addresses")
+        with self._path.open("w") as log:
+            director.host.start("ip", "-o", "monitor", "address", stdout=log)
+
+    def removals(self) -> list[str]:
+        return [line for line in self._path.read_text().splitlines() if line.startswith("Deleted")]
+
+
+def has_spare(director: Director) -> bool:
+    status = director.status()
+    return status is not None and any(each.name == "spare" and not each.problem for each in status.processes)
+
+
+def kill(director: Director, name: str) -> int:
+    pid = director.pid(name)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: director.pid(name) not in (0, pid), f"another {name}")
+    return time.time_ns()
+
+
+@pytest.fixture
+def pair(site: Site) -> tuple[Director, Director]:
+    """Two directors that forward port 80 to a real server; the first is MASTER and has a spare."""
+    site.lab.real_server("rs", f"{SERVER}/24", str(VIP))
+    directors = []
+    for name, priority in (("lb1", 150), ("lb2", 100)):
+        director = site.director(name, priority)
+        text = director.config.read_text().replace("advert_int 0.1", RARE).replace("10.8.0.10 80", f"{SERVER} 80")
+        director.config.write_text(text.replace("TCP_CHECK {\n            connect_timeout 1\n        }", ""))
+        directors.append(director.start())
+    one, two = directors
+    # Two forwarders are compiled first.
+    eventually(lambda: one.role() is Role.MASTER and two.role() is Role.BACKUP, "one MASTER", 90)
+    eventually(lambda: has_spare(one), "a spare stands by")
+    return one, two
+
+
+def test_a_killed_speaker_is_succeeded_and_nobody_notices(site: Site, pair: tuple[Director, Director]) -> None:
+    one, two = pair
+    rs = site.lab.hosts["rs"]
+    before = one.status()
+    assert before is not None
+    with ExitStack() as stack:
+        talk = stack.enter_context(Conversation(site.client.namespace, rs.namespace))
+        watch = Watch(one)
+        talk.goes_on()
+        ping = site.client.start(
+            *("ping", "-q", "-i", "0.001", "-c", "3000", "-W", "2", str(VIP)), stdout=subprocess.PIPE, text=True
+        )
+        begun_ns = time.time_ns()
+        eventually(lambda: len(site.ear.adverts_of(ONE, 150, since_ns=begun_ns)) >= 1, "adverts")
+        kill(one, "speaker")
+        killed_ns = time.time_ns()
+        eventually(lambda: len(site.ear.adverts_of(ONE, 150, since_ns=killed_ns)) >= 3, "adverts go on")
+        talk.goes_on()
+        said, _ = ping.communicate(timeout=30)
+        assert " 0% packet loss" in said, said
+        assert talk.retransmitted() == 0
+    assert watch.removals() == []
+    assert site.ear.adverts_of(ONE, 0, since_ns=begun_ns) == []
+    assert site.ear.adverts_of(TWO, since_ns=begun_ns) == []
+    assert len(site.ear.garps(VIP, begun_ns)) <= 1
+    after = one.status()
+    assert after is not None
+    assert after.instances[0].role is Role.MASTER
+    assert after.instances[0].since_at == pytest.approx(before.instances[0].since_at, abs=0.05)
+    assert after.instances[0].reason == before.instances[0].reason
+    assert [each.restarts for each in after.processes if each.name == "speaker"] == [1]
+    assert [each.key for each in after.alarms] == ["process/speaker"]
+    assert any("its spare takes its place" in line for line in after.history)
+    assert "spare_promoted" in one.events()
+    assert two.role() is Role.BACKUP
+
+    # Again at once: it keeps dying, and the peer gets the address.
+    again_ns = time.time_ns()
+    os.kill(one.pid("speaker"), signal.SIGKILL)
+    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=again_ns), "priority 0 in its stead")
+    two.becomes(Role.MASTER)
+    assert has_vip(two)
+
+
+def test_a_speaker_that_hung_before_it_was_killed_is_given_up(site: Site, pair: tuple[Director, Director]) -> None:
+    one, two = pair
+    pid = one.pid("speaker")
+    os.kill(pid, signal.SIGSTOP)
+    two.becomes(Role.MASTER)
+    # The kernel has taken the address off, since nobody has renewed it.
+    eventually(lambda: not has_vip(one), "the address has expired")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: one.pid("speaker") not in (0, pid), "another speaker")
+    status = one.status()
+    assert status is not None
+    assert any("MASTER -> INIT" in line for line in status.history)
+    # As configured it preempts: by the election, not by what was before.
+    one.becomes(Role.MASTER)
+    two.becomes(Role.BACKUP)
+
+
+def test_a_killed_spare_a_killed_checker_change_nothing(site: Site, pair: tuple[Director, Director]) -> None:
+    one, _ = pair
+    watch = Watch(one)
+    begun_ns = time.time_ns()
+    with Conversation(site.client.namespace, site.lab.hosts["rs"].namespace) as talk:
+        for name in ("spare", "checker"):
+            os.kill(one.pid(name), signal.SIGKILL)
+            talk.goes_on()
+        eventually(lambda: has_spare(one), "another spare")
+        talk.goes_on()
+    assert carries_xdp(one)
+    assert watch.removals() == []
+    assert site.ear.adverts_of(ONE, 0, since_ns=begun_ns) == []
+    assert site.ear.adverts_of(TWO, since_ns=begun_ns) == []
+
+
+def test_everything_killed_with_the_link_up_leaves_no_address_and_traffic_flows(
+    site: Site, pair: tuple[Director, Director]
+) -> None:
+    one, two = pair
+    with Conversation(site.client.namespace, site.lab.hosts["rs"].namespace) as talk:
+        talk.goes_on()
+        one.host.kill()
+        talk.goes_on()
+        two.becomes(Role.MASTER)
+        eventually(lambda: VIP not in addresses(one.host), "the kernel takes the address off")
+        talk.goes_on()
+    assert has_vip(two)
+    assert carries_xdp(one)
+
+
+def test_the_spare_goes_with_the_supervisor_and_leaves_what_others_have_put_on(
+    site: Site, pair: tuple[Director, Director]
+) -> None:
+    one, _ = pair
+    spare = one.pid("spare")
+    one.host.run("ip", "address", "add", "10.8.0.77/24", "dev", "eth0")
+    assert one.process is not None
+    one.process.kill()
+    one.process.wait()
+    eventually(lambda: not Path(f"/proc/{spare}").exists(), "the spare has ended")
+    assert IPv4Address("10.8.0.77") in addresses(one.host)
+
+
+def test_without_a_spare_as_the_settings_say(site: Site) -> None:
+    one = site.director("lb1", 150, servers=False, settings="processes:\n  spare_speaker: false\n").start()
+    one.becomes(Role.MASTER)
+    pid = one.pid("speaker")
+    killed_ns = time.time_ns()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
+    one.becomes(Role.MASTER)
+    status = one.status()
+    assert status is not None
+    assert [each.name for each in status.processes] == ["speaker"]
