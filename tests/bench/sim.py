@@ -1,4 +1,4 @@
-"""How fast virtual time passes: a day of three directors, and two hundred drills of the tutorial's pair."""
+"""How fast virtual time passes: a day of three directors, two hundred drills of the tutorial's pair, fifty storms."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 from haxlb.config import load_or_raise
 from haxlb.model.node import NodeConfig
 from haxlb.sim import Nature, World, by_seed, plan, rehearse
+from tests.sim import marathon
 
 TUTORIAL = Path(__file__).parents[2] / "docs/tutorial/keepalived.conf"
 HOUR_US = 3_600_000_000
 DAY_LIMIT_S = 10
 DRILLS = 200
 DRILLS_LIMIT_S = 20
+STORMS = 50
+STORMS_LIMIT_S = 15
 
 
 def measure() -> Iterator[dict[str, Any]]:
@@ -24,6 +27,7 @@ def measure() -> Iterator[dict[str, Any]]:
     assert config is not None
     yield _day(config)
     yield _drills(config)
+    yield _storms()
 
 
 def _day(config: NodeConfig) -> dict[str, Any]:
@@ -56,4 +60,18 @@ def _drills(config: NodeConfig) -> dict[str, Any]:
         "laws_broken": sum(len(run.laws_broken) for run in runs),
         "seconds": round(seconds, 3),
         "limit_seconds": DRILLS_LIMIT_S,
+    }
+
+
+def _storms() -> dict[str, Any]:
+    begin = time.perf_counter()
+    runs = [marathon.run(seed) for seed in range(1, STORMS + 1)]
+    seconds = time.perf_counter() - begin
+    return {
+        "bench": "sim.storms",
+        "runs": STORMS,
+        "events": sum(run.events for run in runs),
+        "laws_broken": sum(len(run.laws_broken) for run in runs),
+        "seconds": round(seconds, 3),
+        "limit_seconds": STORMS_LIMIT_S,
     }
