@@ -1,106 +1,93 @@
-"""For tests: one director of a mixed pair, be it keepalived or haxlb, and the configuration that both are given."""
+"""For tests: one director of a mixed pair, be it keepalived or haxlb, given the same keepalived.conf."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab import Host
+from lab import Host, run
 
 from tests.netns.standin import eventually
 
-VIP = IPv4Address("10.9.0.100")
-ADDRESSES = {"d1": IPv4Address("10.9.0.1"), "d2": IPv4Address("10.9.0.2")}
-PASSWORD = "s3cr3t"
 HAXLB = Path(sys.executable).with_name("haxlb")
-_COMPLAINTS = ("mismatch", "nvalid", "checksum", "bogus", "expected", "rror", "differ")
-"""Words in keepalived's log that mean that it did not like what it heard."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """One director's vrrp_instance."""
-
-    name: str
-    version: int
-    unicast: bool
-    priority: int
-    nopreempt: bool = False
-
-    @property
-    def advert_interval_us(self) -> int:
-        return 1_000_000 if self.version == 2 else 100_000
-
-    @property
-    def peer(self) -> IPv4Address:
-        return ADDRESSES["d2" if self.name == "d1" else "d1"]
-
-    @property
-    def skew_ms(self) -> float:
-        """RFC 3768: fractions of a second; RFC 9568: of the interval."""
-        unit_ms = 1000 if self.version == 2 else self.advert_interval_us / 1000
-        return (256 - self.priority) / 256 * unit_ms
-
-    @property
-    def down_ms(self) -> float:
-        """master_down_interval."""
-        return 3 * self.advert_interval_us / 1000 + self.skew_ms
-
-    def keepalived_conf(self) -> str:
-        lines = [
-            "global_defs {",
-            f"    router_id {self.name}",
-            "}",
-            "vrrp_instance VI_1 {",
-            f"    version {self.version}",
-            "    state BACKUP",
-            "    interface eth0",
-            "    virtual_router_id 51",
-            f"    priority {self.priority}",
-            f"    advert_int {self.advert_interval_us / 1_000_000:g}",
-            "    garp_master_delay 1",
-        ]
-        if self.nopreempt:
-            lines.append("    nopreempt")
-        if self.version == 2:
-            lines += ["    authentication {", "        auth_type PASS", f"        auth_pass {PASSWORD}", "    }"]
-        if self.unicast:
-            lines += [f"    unicast_src_ip {ADDRESSES[self.name]}", f"    unicast_peer {{\n        {self.peer}\n    }}"]
-        lines += [f"    virtual_ipaddress {{\n        {VIP}/32\n    }}", "}"]
-        return "\n".join(lines) + "\n"
+_COMPLAINTS = ("mismatch", "nvalid", "checksum", "bogus", "expected", "rror", "differ", "discard", "nable", "ailed")
+"""Words in keepalived's log that mean that it did not like what it heard or was given."""
+_HARMLESS = ("lower priority", "No buffer space available")
+"""What it says of every preemption, and of an announcement on a link that has just been cut."""
+_COUNTERS = {"Length", "TTL", "Invalid Type", "Advertisement Interval", "Address List", "Type Mismatch", "Failure"}
 
 
 class Director(Protocol):
     """A VRRP implementation on one host."""
 
     host: Host
-    settings: Settings
-    late_ms: float
-    """How much later than the theory it may take over while the machine is busy with the other pairs."""
+    number: int
+    """1 has the highest priority."""
 
-    def start(self) -> None:
-        """Start, and wait until it is BACKUP."""
+    def start(self, conf: str) -> None:
+        """Start with this keepalived.conf, and wait until all instances are BACKUP."""
 
     def stop(self) -> None:
         """In order, and wait for the end."""
 
-    def crash(self) -> None:
-        """Power failure: link and processes gone."""
+    def refused(self) -> dict[str, dict[str, int]]:
+        """By instance: what it has refused of the others' adverts since its start, by reason."""
 
     def complaints(self) -> list[str]:
-        """What it did not like about its peer's messages."""
+        """What it did not like, of its peer's messages or its configuration."""
 
 
-def power_failure(host: Host) -> None:
-    """Link and processes gone, and what the kernel of a host without power does not keep either."""
-    host.power_off()
-    host.run("ip", "address", "del", f"{VIP}/32", "dev", "eth0", check=False)
+def add_interface(host: Host, name: str, address: str) -> None:
+    """One more link of a host, on a bridge that belongs to the links of this name."""
+    switch = host.lab.switch_run
+    switch(
+        "ip", "link", "add", f"br-{name}", "type", "bridge", "forward_delay", "0", "mcast_snooping", "0", check=False
+    )
+    switch("ip", "link", "set", f"br-{name}", "up")
+    port = f"{name}-{host.name}"
+    switch("ip", "link", "add", port, "type", "veth", "peer", "name", name, "netns", host.namespace)
+    switch("ip", "link", "set", port, "master", f"br-{name}", "up")
+    host.run("ip", "address", "add", address, "dev", name)
+    host.run("ip", "link", "set", name, "up")
+
+
+def reachable_by_both_families(host: Host, address: str) -> None:
+    """Give a lab's host IPv6 with this address, on eth0 and on what is made of it later."""
+    host.sysctl(net__ipv6__conf__all__disable_ipv6=0, net__ipv6__conf__all__accept_dad=0)
+    host.sysctl(net__ipv6__conf__default__accept_dad=0, net__ipv6__conf__eth0__accept_dad=0)
+    host.run("ip", "address", "add", address, "dev", "eth0", "nodad")
+
+
+class Own:
+    """What a host has before any VRRP runs, and has again after a power failure."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        eventually(lambda: any(each.startswith("fe80") for _, each, _ in self._addresses()), "a link-local address")
+        self._before = self._addresses()
+
+    def power_failure(self) -> None:
+        """Link and processes gone, and what the kernel of a host without power does not keep either."""
+        self._host.power_off()
+        for link in json.loads(self._host.run("ip", "-j", "link", "show", "type", "macvlan").stdout or "[]"):
+            self._host.run("ip", "link", "delete", link["ifname"])
+        for interface, address, length in self._addresses() - self._before:
+            self._host.run("ip", "address", "delete", f"{address}/{length}", "dev", interface)
+
+    def _addresses(self) -> set[tuple[str, str, int]]:
+        links = json.loads(self._host.run("ip", "-j", "address", "show").stdout)
+        return {(link["ifname"], each["local"], each["prefixlen"]) for link in links for each in link["addr_info"]}
+
+
+def every_address(host: Host) -> set[str]:
+    """Addresses of all interfaces of a host."""
+    links = json.loads(host.run("ip", "-j", "address", "show").stdout)
+    return {each["local"] for link in links for each in link["addr_info"]}
 
 
 class Log:
@@ -113,80 +100,111 @@ class Log:
     def text(self, offset: int = 0) -> str:
         return self.path.read_bytes()[offset:].decode(errors="replace")
 
-    def start(self, host: Host, *argv: str, until: str) -> subprocess.Popen[Any]:
-        """Start a daemon that logs here, and wait until it has said this."""
+    def start(self, host: Host, *argv: str, until: str, times: int = 1, **options: Any) -> subprocess.Popen[Any]:
+        """Start a daemon that logs here, and wait until it has said this so often."""
         offset = len(self.path.read_bytes())
         with self.path.open("ab") as stream:
-            process = host.start(*argv, stdout=stream, stderr=stream)
-        eventually(lambda: until in self.text(offset), f"{until!r} in {self.path}", 30)
+            process = host.start(*argv, stdout=stream, stderr=stream, **options)
+        eventually(lambda: self.text(offset).count(until) >= times, f"{until!r} in {self.path}", 30)
         return process
 
 
 class Keepalived:
     """Debian's keepalived."""
 
-    late_ms = 250.0
-
-    def __init__(self, host: Host, settings: Settings, directory: Path) -> None:
+    def __init__(self, host: Host, number: int, directory: Path) -> None:
         self.host = host
-        self.settings = settings
+        self.number = number
         self._directory = directory
-        self._log = Log(directory / f"{settings.name}.log")
+        directory.mkdir()
+        self._log = Log(directory / "log")
 
-    def start(self) -> None:
-        files = {each: self._directory / f"{self.settings.name}.{each}" for each in ("conf", "pid", "vrrp", "check")}
-        files["conf"].write_text(self.settings.keepalived_conf())
+    def start(self, conf: str) -> None:
+        (self._directory / "conf").write_text(conf)
+        files = {flag: self._directory / f"pid.{flag}" for flag in "prc"}
         # SIGKILL leaves pid files behind, and keepalived takes them for a running daemon's.
-        for each in ("pid", "vrrp", "check"):
-            files[each].unlink(missing_ok=True)
+        for each in files.values():
+            each.unlink(missing_ok=True)
         self._process = self._log.start(
             self.host,
             *("keepalived", "--dont-fork", "--log-console", "--log-detail", "--no-syslog", "--vrrp"),
-            *("-f", str(files["conf"]), "-p", str(files["pid"]), "-r", str(files["vrrp"]), "-c", str(files["check"])),
+            *("-f", str(self._directory / "conf")),
+            *(word for flag, path in files.items() for word in (f"-{flag}", str(path))),
             until="Entering BACKUP STATE (init)",
+            times=conf.count("vrrp_instance"),
+            env={**os.environ, "TMPDIR": str(self._directory)},  # where it writes its statistics
         )
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout=15)
 
-    def crash(self) -> None:
-        power_failure(self.host)
+    def refused(self) -> dict[str, dict[str, int]]:
+        path = self._directory / "keepalived.stats"
+        path.unlink(missing_ok=True)
+        os.kill(int((self._directory / "pid.r").read_text()), signal.SIGUSR2)
+        count = (self._directory / "conf").read_text().count("vrrp_instance")
+        text = eventually(
+            lambda: path.exists() and (said := path.read_text()).count("Priority Zero:\n") == count and said, str(path)
+        )
+        assert text
+        found: dict[str, dict[str, int]] = {}
+        name = ""
+        for line in text.splitlines():
+            key, _, value = line.strip().partition(": ")
+            if key == "VRRP Instance":
+                name = value
+            elif key in _COUNTERS and int(value):
+                found.setdefault(name, {})[key] = int(value)
+        return found
 
     def complaints(self) -> list[str]:
         lines = self._log.text().splitlines()
-        return [line for line in lines if any(word in line for word in _COMPLAINTS)]
+        return [
+            line
+            for line in lines
+            if any(word in line for word in _COMPLAINTS) and not any(word in line for word in _HARMLESS)
+        ]
 
 
 class Haxlb:
     """`haxlb run`, given the very same file."""
 
-    late_ms = 50.0
-
-    def __init__(self, host: Host, settings: Settings, directory: Path) -> None:
+    def __init__(self, host: Host, number: int, directory: Path) -> None:
         self.host = host
-        self.settings = settings
-        self._config = directory / f"{settings.name}.conf"
-        self._log = Log(directory / f"{settings.name}.log")
-        self._options = (
-            *("-f", str(self._config), "--runtime-dir", str(directory / f"{settings.name}.run")),
-            *("--settings", str(directory / "absent.yml"), "--log-format", "json"),
-        )
+        self.number = number
+        self._directory = directory
+        directory.mkdir()
+        self._log = Log(directory / "log")
 
-    def start(self) -> None:
-        self._config.write_text(self.settings.keepalived_conf())
-        self._process = self._log.start(self.host, str(HAXLB), "run", *self._options, until='"to": "BACKUP"')
+    def start(self, conf: str) -> None:
+        (self._directory / "conf").write_text(conf)
+        options = ("-f", str(self._directory / "conf"), "--runtime-dir", str(self._directory / "run"))
+        self._process = self._log.start(
+            self.host,
+            *(str(HAXLB), "run", *options, "--settings", str(self._directory / "absent"), "--log-format", "json"),
+            until='"to": "BACKUP"',
+            times=conf.count("vrrp_instance"),
+        )
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(timeout=15) == 0
 
-    def crash(self) -> None:
-        power_failure(self.host)
+    def instances(self) -> dict[str, Any]:
+        """`haxlb show vrrp --json`, by instance."""
+        told = run(str(HAXLB), "show", "vrrp", "--json", "--runtime-dir", str(self._directory / "run")).stdout
+        return {each["name"]: each for each in json.loads(told)["instances"]}
+
+    def refused(self) -> dict[str, dict[str, int]]:
+        return {name: each["adverts_rejected"] for name, each in self.instances().items() if each["adverts_rejected"]}
 
     def complaints(self) -> list[str]:
         lines = self._log.text().splitlines()
         # All that is logged is JSON; anything else is somebody's complaint on stderr.
         return [
-            line for line in lines if not line.startswith("{") or json.loads(line)["level"] not in {"debug", "info"}
+            line
+            for line in lines
+            if not line.startswith("{")
+            or (json.loads(line)["level"] not in {"debug", "info"} and "advert_interval_differs" not in line)
         ]

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from lab import Lab
+
+from tests.interop.stories import Story
+
+NEEDED = ("keepalived", "tshark", "/usr/lib/frr/vrrpd")
+
+
+@pytest.fixture(scope="session")
+def outcome(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Story], None]]:
+    """Waits for the end of a story; all stories that were selected begin at once."""
+    for each in NEEDED:
+        if not shutil.which(each):
+            pytest.fail(f"{each} is not installed: run `make setup`")
+    params = [getattr(item, "callspec").params for item in request.session.items if hasattr(item, "callspec")]  # noqa: B009
+    chosen = [each["story"] for each in params if isinstance(each.get("story"), Story)]
+
+    def live(number: int, story: Story) -> None:
+        with Lab(f"hxip{os.getpid()}-{number}") as lab:
+            story.live(lab, tmp_path_factory.mktemp(story.name))
+
+    with ThreadPoolExecutor(max_workers=len(chosen)) as pool:
+        begun = {story.name: pool.submit(live, number, story) for number, story in enumerate(chosen)}
+        yield lambda story: begun[story.name].result(timeout=200)
