@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 from haxlb.model.addresses import IPAddress
 from haxlb.sim.adapters import AddressTable, RouteTable, VirtualAdverts, VirtualClock, VirtualLinks
 from haxlb.sim.lan import Lan, Nic, Receiver
 from haxlb.sim.loop import VirtualLoop
 from haxlb.sim.topology import Station
+
+EPOCH_US = 1_800_000_000_000_000
+"""The time of day at the beginning of every world."""
+LEFT = 0.65
+"""Addresses are renewed after a third of their lifetime: at least so much of it is left at any moment."""
 
 
 class Kernel:
@@ -69,3 +75,8 @@ class Kernel:
         self.sleep(asleep=False)
         self.addresses.expire()
         self.routes.present.clear()
+
+
+def left_to_live(lifetime_us: int, dice: Random) -> int | None:
+    """How long addresses stay that nobody renews from now on; None = for ever."""
+    return dice.randrange(int(lifetime_us * LEFT), lifetime_us) if lifetime_us else None

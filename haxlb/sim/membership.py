@@ -10,7 +10,7 @@ from haxlb.model.node import Role, VrrpInstance
 from haxlb.sim.lan import Nic
 
 if TYPE_CHECKING:
-    from haxlb.sim.director import Director
+    from haxlb.sim.processes import Processes
 
 RouterKey = tuple[str, int]
 """Segment and VRID (of IPv6: VRID + 256): what all directors of one virtual router share."""
@@ -28,7 +28,7 @@ class Process(Enum):
 class Membership:
     """What a director is in one virtual router."""
 
-    director: Director
+    director: Processes
     instance: VrrpInstance
     router: RouterKey
     nic: Nic
@@ -77,3 +77,18 @@ class Membership:
 
     def __str__(self) -> str:
         return f"{self.director.name} ({self.instance.name})"
+
+
+def memberships_of(director: Processes) -> tuple[Membership, ...]:
+    """One for each of its instances."""
+    return tuple(
+        Membership(
+            director=director,
+            instance=each,
+            router=(director.nics[each.interface].segment, each.key[1]),
+            nic=director.nics[each.interface],
+            names=[each.name],
+            slowest_us=each.advert_interval_us,
+        )
+        for each in director.config.instances
+    )

@@ -25,7 +25,7 @@ from haxlb.model.tracking import TrackResult
 from haxlb.sim.adapters import AddressTable, VirtualClock, VirtualWake
 from haxlb.sim.arp_watch import ArpWatch
 from haxlb.sim.broker import Broker, Claim
-from haxlb.sim.estate import Heirs, Notes, SupervisorPorts
+from haxlb.sim.estate import Estate, Notes, SupervisorPorts
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import VirtualLoop
 from haxlb.sim.outlets import FifoLog, SilentLog, outlets
@@ -70,7 +70,7 @@ class Supervisor:
         nics: dict[str, Nic],
         addresses: AddressTable,
         broker: Broker | None,
-        heirs: Heirs,
+        heirs: Estate,
         note: Callable[[str], None],
         on_alarm: Callable[[AlarmRaised | AlarmCleared], None],
     ) -> None:

@@ -20,6 +20,7 @@ from haxlb.sim.laws import Laws
 from haxlb.sim.ledger import Ledger, Spans
 from haxlb.sim.loop import VirtualLoop
 from haxlb.sim.membership import Membership, Process, RouterKey
+from haxlb.sim.processes import Processes
 from haxlb.sim.topology import Station
 from haxlb.vrrp.holdings import addresses
 
@@ -91,7 +92,7 @@ class World:
         self.ledger.note("LAN", f"{sender.name} reaches {receiver.name} again")
         self.touch()
 
-    def alarm_changed(self, director: Director, alarm: AlarmRaised | AlarmCleared) -> None:
+    def alarm_changed(self, director: Processes, alarm: AlarmRaised | AlarmCleared) -> None:
         """A director raised or cleared an alarm."""
         self.touch()
         for each in director.memberships:
