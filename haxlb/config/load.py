@@ -23,6 +23,7 @@ from haxlb.config.defaults import read_defaults
 from haxlb.config.globals import Globals
 from haxlb.config.instance_mac import MacNames
 from haxlb.config.instances import InstanceReader, PlacedInstance
+from haxlb.config.link_delays import read_link_delays
 from haxlb.config.notification import check_alerts, read_notification
 from haxlb.config.routes import routes_of, rules_of
 from haxlb.config.server_groups import read_server_groups
@@ -34,6 +35,7 @@ from haxlb.config.tracking import read_tracking
 from haxlb.config.vips import lines_of, read_static_addresses
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
+from haxlb.model.tracking import TrackKind
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.reading import Reading, read
 from keepalived_compat.section import Section
@@ -181,7 +183,15 @@ def _node_config(
         node=str(given.value("router_id", node)),
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
-        speaker=read_speaker(given, complaints),
+        speaker=replace(
+            read_speaker(given, complaints),
+            link_delays=read_link_delays(
+                root,
+                (each.instance for each in instances),
+                complaints,
+                tracked=(each.name for group in groups for each in group.tracks if each.kind is TrackKind.INTERFACE),
+            ),
+        ),
         notification=notification,
         track_scripts=tracking.scripts,
         track_files=tracking.files,

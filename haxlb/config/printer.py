@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from haxlb.config.printer_addresses import group_lines, static_address_line
-from haxlb.config.printer_global import garp_group_blocks, global_lines
+from haxlb.config.printer_global import garp_group_blocks, global_lines, link_delay_block
 from haxlb.config.printer_instance import STARS, instance_lines
 from haxlb.config.printer_routes import routing_lines
 from haxlb.config.printer_servers import virtual_server_lines
@@ -31,6 +31,7 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
     yield from block("global_defs", global_lines(config))
     yield from thing_blocks(config)
     yield from garp_group_blocks(config)
+    yield from link_delay_block(config)
     if config.static_addresses:
         yield from ("", *block("static_ipaddress", map(static_address_line, config.static_addresses)))
     yield from routing_lines("static", config.static_routes, config.static_rules)

@@ -37,6 +37,14 @@ def garp_group_blocks(config: NodeConfig) -> Iterator[str]:
         yield from ("", *block("garp_group", lines))
 
 
+def link_delay_block(config: NodeConfig) -> Iterator[str]:
+    """How long links must be up or down."""
+    delays = config.speaker.link_delays
+    if delays:
+        lines = (f"{word(each.interface)} {in_seconds(each.down_us)} {in_seconds(each.up_us)}" for each in delays)
+        yield from ("", *block("interface_up_down_delays", lines))
+
+
 def _speaker(speaker: SpeakerSettings) -> Iterator[str]:
     default = SpeakerSettings()
     if speaker.realtime_priority != default.realtime_priority:

@@ -27,6 +27,7 @@ from haxlb.daemon.ports import (
 from haxlb.daemon.speaker_effects import Executor
 from haxlb.daemon.speaker_groups import GroupDriver, Key, by_key, with_group_tracks
 from haxlb.daemon.speaker_lag import LagMeter
+from haxlb.daemon.speaker_links import LinkDelays
 from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
 from haxlb.daemon.speaker_throttle import Throttle
 from haxlb.model.errors import HostError, PeerError
@@ -101,6 +102,7 @@ class Speaker:
         self._timetable: list[tuple[int, int, Member]] = []
         self._woken_at: int | None = None
         self._lag = LagMeter()
+        self._link_delays = LinkDelays()
         self._quiet_until: int | None = None
         self._serial = 0
         self._rejections = Throttle(SECOND_US)
@@ -128,6 +130,8 @@ class Speaker:
         if self._quiet_until is None and settings is not None:
             # The monotonic clock begins with the host.
             self._quiet_until = max(now + settings.startup_delay_us, settings.delay_after_boot_us)
+        if settings is not None:
+            self._link_delays.configure(settings.link_delays)
         groups = tuple(groups)
         wanted = with_group_tracks(by_key(instances), groups)
         former = self._members
@@ -196,10 +200,9 @@ class Speaker:
     def on_link(self, link: Link) -> None:
         """An interface has changed."""
         now = self._clock.now()
-        self._learn_link(link.interface, link, now)
-        for member in self._members.values():
-            if member.instance.interface == link.interface:
-                self._tell(member, member.link_input(link), now)
+        lasting = self._link_delays.take(link, now)
+        if lasting is not None:
+            self._take_link(lasting, now)
         self._arm()
 
     def on_tracked(self, results: Iterable[TrackResult]) -> None:
@@ -219,6 +222,8 @@ class Speaker:
         for datagram in self._adverts.receive():
             self._take(datagram, self._clock.now())
         now = self._clock.now()
+        for link in self._link_delays.due(now):
+            self._take_link(link, now)
         timetable = self._timetable
         while timetable and timetable[0][0] <= now:
             at, _, member = heapq.heappop(timetable)
@@ -299,9 +304,11 @@ class Speaker:
 
     def _link(self, interface: str) -> Link | None:
         try:
-            return self._links.link(interface)
+            link = self._links.link(interface)
         except HostError:
             return None  # FAULT, until on_link says that it is there
+        self._link_delays.seen(interface, link)
+        return link
 
     def _known(self, member: Member) -> Tracked:
         keys = ((each.kind, each.name) for each in member.instance.tracks)
@@ -314,6 +321,12 @@ class Speaker:
         for kind, name in tracks:
             if kind is TrackKind.INTERFACE and (kind, name) not in self._results:
                 self._results[kind, name] = _interface_result(name, self._link(name))
+
+    def _take_link(self, link: Link, now: int) -> None:
+        self._learn_link(link.interface, link, now)
+        for member in self._members.values():
+            if member.instance.interface == link.interface:
+                self._tell(member, member.link_input(link), now)
 
     def _learn_link(self, interface: str, link: Link, now: int) -> None:
         key = (TrackKind.INTERFACE, interface)
@@ -400,9 +413,9 @@ class Speaker:
         while timetable and timetable[0][2].armed != timetable[0][0]:
             heapq.heappop(timetable)
         at = timetable[0][0] if timetable else None
-        later = self._executor.next_at
-        if later is not None and (at is None or later < at):
-            at = later
+        for later in (self._executor.next_at, self._link_delays.next_at):
+            if later is not None and (at is None or later < at):
+                at = later
         if at != self._woken_at:
             self._woken_at = at
             self._wake.wake_at(at)

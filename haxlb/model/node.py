@@ -288,6 +288,19 @@ class ForwardingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkDelay:
+    """One line of `interface_up_down_delays`."""
+
+    interface: str
+    down_us: int
+    """So long a link must be down before it counts as down."""
+    up_us: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.interface} {self.down_us / SECOND_US:g} {self.up_us / SECOND_US:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerSettings:
     """How the process that speaks VRRP runs."""
 
@@ -308,6 +321,7 @@ class SpeakerSettings:
     vip_lifetime_s: int = 2
     """`vips: lifetime:` of haxlb.yml: after so long without renewal the kernel takes a VIP off; 0 = never."""
     log_unknown_vrids: bool = False
+    link_delays: tuple[LinkDelay, ...] = ()
     spare: bool = True
     """`processes: spare_speaker:` of haxlb.yml: whether a second speaker waits to take the place of a dead one."""
 

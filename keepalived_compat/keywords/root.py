@@ -42,7 +42,7 @@ ROOT_BLOCKS: Grammar = {
         supported("static_rules", body=LINES, many=True),
         supported("garp_group", body="garp_group", many=True),
         ignored("linkbeat_interfaces", FLAG, "the kernel's link state is used", body=LINES),
-        not_yet("interface_up_down_delays", FLAG, Severity.WARNING, "a change of a link counts at once", body=LINES),
+        supported("interface_up_down_delays", body=LINES, many=True),
         not_yet("net_namespace", TEXT, Severity.ERROR, "it runs in the namespace it is started in"),
         ignored("net_namespace_ipvs", MAYBE_TEXT, "no IPVS is used"),
         ignored("namespace_with_ipsets", FLAG, "no ipsets are used"),

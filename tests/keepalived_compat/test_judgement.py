@@ -92,11 +92,11 @@ def test_mistakes_are_found_in_blocks_that_are_not_supported(reading, found):
 
 
 def test_lines_are_judged_in_blocks_that_are_not_supported(reading, found):
-    read = reading("virtual_server_group G {\n  10.0.0.1 eighty\n}\ninterface_up_down_delays {\n  eth0 soon\n}\n")
+    read = reading("virtual_server_group G {\n  10.0.0.1 eighty\n}\nlinkbeat_interfaces {\n  eth0 soon\n}\n")
     assert found(read) == [
         ("error", "not-supported-yet", 1, 1, 21),
         ("error", "bad-value", 2, 12, 18),
-        ("warning", "not-supported-yet", 4, 1, 25),
+        ("note", "ignored", 4, 1, 20),
         ("error", "bad-value", 5, 8, 12),
     ]
 

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Link
 from haxlb.model.errors import HostError
-from haxlb.model.node import Role, SpeakerSettings
+from haxlb.model.node import LinkDelay, Role, SpeakerSettings
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 
 SCRIPT, LINK = TrackKind.SCRIPT, TrackKind.INTERFACE
@@ -200,3 +200,74 @@ def test_a_source_that_is_not_tracked_may_be_absent(lan, instance):
     node.speaker.configure([instance(source=source)])
     lan.run(10)
     assert node.role() is Role.MASTER
+
+
+DELAYS = SpeakerSettings(link_delays=(LinkDelay(interface="eth0", down_us=500_000, up_us=2_000_000),))
+
+
+def test_a_link_that_flaps_for_less_than_its_delay_is_not_heard_of(lan, instance):
+    node = lan.node(1)
+    node.speaker.configure([instance()], settings=DELAYS)
+    lan.run(10)
+    node.journal.clear()
+    node.set_link(up=False)
+    lan.run(0.4)
+    node.set_link(up=True)
+    lan.run(5)
+    assert node.role() is Role.MASTER
+    assert {what for what in node.words() if not what.startswith("announce")} == {"send 100"}
+    node.set_link(up=False)
+    lan.run(0.49)
+    assert node.role() is Role.MASTER
+    lan.run(0.02)
+    assert node.role() is Role.FAULT
+    node.set_link(up=True)
+    lan.run(1.9)
+    assert node.role() is Role.FAULT
+    node.set_link(up=False)
+    node.set_link(up=True)
+    lan.run(1.9)
+    assert node.role() is Role.FAULT, "it is up since 1.9 s only"
+    lan.run(0.2)
+    assert node.role() is Role.BACKUP
+
+
+def test_what_changes_while_a_link_is_held_back_is_told_with_it(lan, instance):
+    node = lan.node(1)
+    node.speaker.configure([instance()], settings=DELAYS)
+    lan.run(10)
+    node.set_link(up=False)
+    node.set_link(address=IPv4Address("192.0.2.44"))
+    lan.run(0.6)
+    assert node.role() is Role.FAULT
+    assert node.status().source == "192.0.2.44"
+
+
+def test_an_interface_that_is_gone_or_has_no_delay_any_more_is_down_at_once(lan, instance):
+    node = lan.node(1)
+    node.speaker.configure([instance()], settings=DELAYS)
+    lan.run(10)
+    node.set_link(up=False)
+    node.speaker.configure([instance()], settings=SpeakerSettings())
+    lan.run(0.001)
+    assert node.role() is Role.FAULT
+    node.speaker.configure([instance()], settings=DELAYS)
+    node.set_link(up=True)
+    lan.run(10)
+    assert node.role() is Role.MASTER
+    node.set_link(up=False, mac="", address=None)
+    assert node.role() is Role.FAULT
+
+
+def test_a_tracked_interface_is_delayed_too(lan, instance):
+    node = lan.node(1)
+    node.interfaces["eth2"] = dataclasses.replace(node.interfaces["eth0"], interface="eth2")
+    delays = SpeakerSettings(link_delays=(LinkDelay(interface="eth2", down_us=500_000),))
+    node.speaker.configure([instance(tracks=(UPLINK,))], settings=delays)
+    lan.run(10)
+    node.speaker.on_link(dataclasses.replace(node.interfaces["eth2"], up=False))
+    assert node.role() is Role.MASTER
+    lan.run(0.6)
+    assert node.role() is Role.FAULT
+    node.speaker.on_link(node.interfaces["eth2"])
+    assert node.role() is Role.BACKUP
