@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from haxlb.daemon.messages import Message
 from haxlb.linux.flight_recorder import Recording
@@ -24,6 +26,8 @@ MODULES = {
     "spare": "haxlb.linux.speaker_main",
 }
 _RECORDED = ("speaker", "spare")
+_PF_EXITING = 0x4
+"""<linux/sched.h>"""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,8 @@ class _Child:
     pidfd: int
     recording: Recording | None
     listening: asyncio.Task[None] | None = None
+    returncode: int | None = None
+    buried: bool = False
 
 
 class Children:
@@ -94,6 +100,7 @@ class Children:
             recording=recording,
         )
         child.listening = loop.create_task(self._listen(child))
+        child.listening.add_done_callback(lambda _: self._heard_all(child))
         self._children[name] = child
         loop.add_reader(child.pidfd, self._dead, child)
         return process.pid
@@ -118,24 +125,38 @@ class Children:
     def kill(self, name: str) -> None:
         """SIGKILL; `on_exit` follows."""
         child = self._children.get(name)
-        if child is not None:
-            child.process.kill()
+        if child is not None and child.returncode is None:
+            # Not Popen.kill: that would reap one which has just died, and `_dead` would find nobody.
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     async def _listen(self, child: _Child) -> None:
         async for message in child.pipe:
             self._on_message(child.name, message)
 
+    def _heard_all(self, child: _Child) -> None:
+        """Its end of the pipe is closed. A dying process closes it some 10 ms before it counts as dead.
+
+        The kernel waits for all CPUs before it lets go of a packet socket (packet_release); our code runs no more then.
+        """
+        code = child.returncode if child.returncode is not None else dying(child.process.pid)
+        if code is not None:
+            self._bury(child, code)
+
     def _dead(self, child: _Child) -> None:
         asyncio.get_running_loop().remove_reader(child.pidfd)
         os.close(child.pidfd)
-        returncode = child.process.wait()
+        child.returncode = os.waitstatus_to_exitcode(os.waitpid(child.process.pid, 0)[1])
         # A script of an operator may still hold the other end: what was sent can be read, no more will come.
         with contextlib.suppress(OSError):
             child.end.shutdown(socket.SHUT_RDWR)
-        if child.listening is not None:
-            child.listening.add_done_callback(lambda _: self._buried(child, returncode))
+        if child.listening is None or child.listening.done():
+            self._bury(child, child.returncode)
 
-    def _buried(self, child: _Child, returncode: int) -> None:
+    def _bury(self, child: _Child, returncode: int) -> None:
+        if child.buried:
+            return
+        child.buried = True
+        child.process.returncode = returncode  # nobody else waits for it
         name, listening = child.name, child.listening
         if self._children.get(name) is child:
             del self._children[name]
@@ -146,3 +167,16 @@ class Children:
         if listening is not None and not listening.cancelled() and (problem := listening.exception()) is not None:
             asyncio.get_running_loop().call_exception_handler({"message": f"{name} listener", "exception": problem})
         self._on_exit(name, returncode)
+
+
+def dying(pid: int) -> int | None:
+    """The return code (negative: a signal) of a process that runs no code any more, be it dead or on its way.
+
+    None where it still runs, or is not there. `flags` and `exit_code` of proc_pid_stat(5).
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    flags, code = int(fields[6]), int(fields[49])
+    return os.waitstatus_to_exitcode(code) if flags & _PF_EXITING else None

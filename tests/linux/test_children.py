@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from haxlb.daemon.messages import AskStatus, Logged, Stop
-from haxlb.linux.children import Children
+from haxlb.linux.children import Children, dying
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.linux.realtime import SUPERVISOR_NICE
 from haxlb.model.errors import HostError
@@ -86,6 +86,19 @@ def test_a_child_is_started_told_and_its_orderly_end_is_seen(modules):
         world.children.send("speaker", Stop())
         assert await world.exit() == ("speaker", 0)
         world.children.send("speaker", Stop())  # nobody is there: nothing happens
+
+    asyncio.run(scene())
+
+
+def test_one_that_is_killed_when_it_has_just_died_is_reaped_all_the_same(modules):
+    async def scene():
+        world = World(modules)
+        pid = world.children.start("speaker")
+        await world.hello()
+        os.kill(pid, signal.SIGTERM)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # dead, and the loop has not been told
+        world.children.kill("speaker")
+        assert await world.exit() == ("speaker", -signal.SIGTERM)
 
     asyncio.run(scene())
 
@@ -187,6 +200,39 @@ def test_a_malformed_line_is_reported_and_the_child_is_heard_on(modules):
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    ("code", "returncode"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9), ("pass", 0)]
+)
+def test_who_runs_no_code_any_more_is_dying(code, returncode):
+    process = subprocess.Popen([sys.executable, "-c", code])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not buried
+    assert dying(process.pid) == returncode
+    process.wait()
+    assert dying(process.pid) is None
+
+
+def test_who_runs_is_not_dying():
+    assert dying(os.getpid()) is None
+
+
+def test_a_child_that_closes_its_pipe_and_runs_on_is_not_dead(tmp_path, modules):
+    (tmp_path / "hx_lingering_child.py").write_text(
+        "import os, sys, time\nos.close(int(sys.argv[2]))\ntime.sleep(60)\n"
+    )
+
+    async def scene():
+        world = World({**modules, "checker": "hx_lingering_child"})
+        world.children.start("checker")
+        listening = world.children._children["checker"].listening
+        await asyncio.wait((listening,), timeout=20)
+        await asyncio.sleep(0)  # its callbacks
+        assert world.exits.empty()
+        world.children.kill("checker")
+        assert await world.exit() == ("checker", -signal.SIGKILL)
+
+    asyncio.run(scene())
+
+
 def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -196,9 +242,16 @@ def test_descriptors_do_not_pile_up(modules):
         world = World(modules)
 
         async def once() -> None:
-            world.children.start("speaker")
+            pidfd = os.pidfd_open(world.children.start("speaker"))
             world.children.kill("speaker")
             await world.exit()
+            # Its last descriptor goes when the kernel has buried it.
+            loop = asyncio.get_running_loop()
+            buried = asyncio.Event()
+            loop.add_reader(pidfd, buried.set)
+            await asyncio.wait_for(buried.wait(), 10)
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
 
         await once()
         before = open_descriptors()
