@@ -96,7 +96,8 @@ def test_one_that_is_killed_when_it_has_just_died_is_reaped_all_the_same(modules
         pid = world.children.start("speaker")
         await world.hello()
         os.kill(pid, signal.SIGTERM)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # dead, and the loop has not been told
+        # Dead, and the loop has not been told.
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
         world.children.kill("speaker")
         assert await world.exit() == ("speaker", -signal.SIGTERM)
 
