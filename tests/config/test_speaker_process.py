@@ -26,6 +26,7 @@ S = 1_000_000
         ("vrrp_rlimit_rtime 5000000", {"runaway_us": 5 * S}, [("warning", "old-spelling")]),
         ("vrrp_startup_delay 2.5", {"startup_delay_us": 2_500_000}, []),
         ("vrrp_delay_after_boot 60", {"delay_after_boot_us": 60 * S}, []),
+        ("disable_local_igmp", {"disable_local_igmp": True}, []),
         ("log_unknown_vrids", {"log_unknown_vrids": True}, []),
     ],
 )
@@ -43,6 +44,9 @@ def test_global_defs(loading, codes, line, changed, said):
         ("vips:\n  lifetime: 0\n", {"vip_lifetime_s": 0}),
         ("vips:\n", {}),
         ("speaker:\n  lock_memory: no\n", {"lock_memory": False}),
+        ("speaker:\n", {}),
+        ("processes:\n  spare_speaker: no\n", {"spare": False}),
+        ("processes:\n", {}),
         ("", {}),
     ],
 )
@@ -58,6 +62,9 @@ def test_haxlb_yml(loading, settings, changed):
         ("vips:\n  lifetime: 100000\n", "bad-setting"),
         ("vips:\n  lifetimes: 2\n", "unknown-setting"),
         ("vips: 2\n", "bad-setting"),
+        ("processes:\n  spare_speaker: 2\n", "bad-setting"),
+        ("processes:\n  spares: 1\n", "unknown-setting"),
+        ("processes: yes\n", "bad-setting"),
         ("speaker:\n  lock_memory: maybe\n", "bad-setting"),
         ("speker:\n  lock_memory: true\n", "unknown-setting"),
     ],
