@@ -59,7 +59,9 @@ def _speaker(speaker: SpeakerSettings) -> Iterator[str]:
         yield f"vrrp_startup_delay {in_seconds(speaker.startup_delay_us)}"
     if speaker.delay_after_boot_us:
         yield f"vrrp_delay_after_boot {in_seconds(speaker.delay_after_boot_us)}"
-    yield from switches(("log_unknown_vrids", speaker.log_unknown_vrids))
+    yield from switches(
+        ("log_unknown_vrids", speaker.log_unknown_vrids), ("disable_local_igmp", speaker.disable_local_igmp)
+    )
 
 
 def _notification(notification: NotificationSettings) -> Iterator[str]:

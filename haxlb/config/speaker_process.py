@@ -26,6 +26,7 @@ def read_speaker(given: Globals, complaints: Complaints) -> SpeakerSettings:
         startup_delay_us=given.value("vrrp_startup_delay", 0),
         delay_after_boot_us=given.value("vrrp_delay_after_boot", 0),
         log_unknown_vrids=given.has("log_unknown_vrids"),
+        disable_local_igmp=given.has("disable_local_igmp"),
     )
 
 

@@ -20,7 +20,7 @@ from haxlb.linux.routes import devices_of
 from haxlb.linux.routing import Routing
 from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.static_entries import StaticEntries, devices
-from haxlb.linux.sysctls import Sysctls, promote_secondaries
+from haxlb.linux.sysctls import NO_LOCAL_IGMP, Sysctls, promote_secondaries
 from haxlb.linux.virtual_macs import VirtualMacs
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
@@ -85,11 +85,12 @@ class HostNetwork:
     def make(self) -> str:
         """Make virtual MACs and settings, again where they have gone with an interface; what could not be."""
         problems = self._virtual_macs.ensure(self._config.instances)
-        self._sysctls.hold(
-            promote_secondaries(
-                each.interface for each in self._config.instances if each.promote_secondaries and not each.virtual_mac
-            )
+        settings = promote_secondaries(
+            each.interface for each in self._config.instances if each.promote_secondaries and not each.virtual_mac
         )
+        if self._config.settings.disable_local_igmp:
+            settings |= NO_LOCAL_IGMP
+        self._sysctls.hold(settings)
         return "; ".join(map(str, problems))
 
     def watched(self, *, former: bool = False) -> Watched:

@@ -8,6 +8,8 @@ from pathlib import Path
 from haxlb.linux.log import Log
 
 NETWORK = Path("/proc/sys/net")
+NO_LOCAL_IGMP = {"ipv4/igmp_link_local_mcast_reports": 0}
+"""No reports of groups in 224.0.0.0/24, that of VRRP among them (Documentation/networking/ip-sysctl.rst)."""
 
 
 class Sysctls:

@@ -321,6 +321,8 @@ class SpeakerSettings:
     vip_lifetime_s: int = 2
     """`vips: lifetime:` of haxlb.yml: after so long without renewal the kernel takes a VIP off; 0 = never."""
     log_unknown_vrids: bool = False
+    disable_local_igmp: bool = False
+    """The host reports no membership of link-local IPv4 groups (224.0.0.0/24) while the speaker runs."""
     link_delays: tuple[LinkDelay, ...] = ()
     spare: bool = True
     """`processes: spare_speaker:` of haxlb.yml: whether a second speaker waits to take the place of a dead one."""

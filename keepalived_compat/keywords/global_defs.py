@@ -90,7 +90,7 @@ GLOBAL_DEFS: Grammar = {
         supported("vrrp_delay_after_boot", seconds(0.001)),
         supported("vrrp_owner_ignore_adverts", BOOL),
         supported("v3_checksum_as_v2"),
-        not_yet("disable_local_igmp", FLAG, Severity.WARNING, "the kernel's IGMP is left as it is"),
+        supported("disable_local_igmp"),
         supported("dynamic_interfaces", MAYBE_TEXT),
         supported("default_interface", TEXT),
         supported("vmac_prefix", TEXT, first_counts=True),

@@ -365,10 +365,13 @@ def test_a_virtual_mac_outlives_a_crash_without_its_address_and_is_taken_over(di
 
 def test_settings_and_packets_that_are_not_accepted(lab: Lab, director: Host, speaker: SpeakerHandle) -> None:
     client = lab.hosts["cl"]
-    configure(speaker, replace(INSTANCE, accept=False, promote_secondaries=True, routes=(), rules=()))
+    instance = replace(INSTANCE, accept=False, promote_secondaries=True, routes=(), rules=())
+    igmp = "/proc/sys/net/ipv4/igmp_link_local_mcast_reports"
+    configure(speaker, instance, settings=SpeakerSettings(disable_local_igmp=True))
     eventually(lambda: own(director) == ALL, "addresses")
     eventually(lambda: "haxlb" in director.run("nft", "list", "tables").stdout, "the table")
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/promote_secondaries").stdout == "1\n"
+    assert director.run("cat", igmp).stdout == "0\n"
     for address in ALL:
         assert client.run("ping", "-c1", "-W0.3", address, check=False).returncode == 1
         assert director.mac() in client.run("ip", "neigh", "show", address).stdout
@@ -377,6 +380,7 @@ def test_settings_and_packets_that_are_not_accepted(lab: Lab, director: Host, sp
     speaker.process.wait(timeout=10)
     assert director.run("nft", "list", "tables").stdout == ""
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/promote_secondaries").stdout == "0\n"
+    assert director.run("cat", igmp).stdout == "1\n"
 
 
 def test_more_events_than_the_socket_holds_do_not_hide_a_vip_that_was_taken_off(
