@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from haxlb.daemon.control import Reload
-from haxlb.daemon.messages import ConfigureSpeaker, HandOver, StandBy
+from haxlb.daemon.control import Failover, Reload
+from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, HandOver, StandBy
 from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, RoleChanged
@@ -318,3 +318,42 @@ def test_alarms_of_the_dead_speaker_are_cleared_although_its_role_goes_on(play, 
         assert [each.key for each in (await world.supervisor.status()).alarms] == ["process/speaker"]
 
     play(scene, kit.node())
+
+
+def test_a_hand_over_that_had_not_begun_did_not_happen_and_its_operator_is_told(play, kit):
+    async def scene(world):
+        world.speaker.change("VI_1", Role.MASTER, "no advert")
+        world.speaker.hear("VI_1")
+        world.speaker.say_status()
+        await spare_ready(world)
+        world.speaker.hand_over = lambda _: None  # it dies before it gets to it
+        asking = asyncio.ensure_future(world.supervisor.command(Failover(), silent))
+        while not world.messages("speaker", HandOver):  # noqa: ASYNC110 - it asks others first
+            await asyncio.sleep(0.1)
+        die(world)
+        answer = await asking
+        assert not answer.ok
+        status = await world.supervisor.status()
+        assert [(each.role, each.yielded) for each in status.instances] == [(Role.MASTER, False)]
+
+    world = play(scene, kit.node())
+    assert world.executed == []
+
+
+def test_a_checker_that_dies_of_a_reload_fails_it_and_gets_the_new_configuration(play, kit):
+    async def scene(world):
+        await asyncio.sleep(20)
+        world.forwarding_after_s = None  # it is busy with it
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(80), kit.virtual_server(443))))
+        asking = asyncio.ensure_future(world.supervisor.command(Reload(), silent))
+        await asyncio.sleep(0.01)
+        world.exit("checker", KILLED)
+        answer = await asking
+        assert not answer.ok
+        assert "the checker has died: was killed by signal 9" in answer.message
+        await asyncio.sleep(0.01)
+        assert len(world.messages("checker", ConfigureChecker)[-1].config.virtual_servers) == 2
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(80),)))
+    assert world.executed == []
+    assert [name for _, name in world.started] == ["checker", "speaker", "spare", "checker"]
