@@ -147,9 +147,16 @@ class Forwarder:
 
         `mode` is auto, native or generic. Interfaces that are no longer named are detached, and what another version of
         haxlb has pinned beside this one's is removed. Raises HostError; the interfaces before the one that failed then
-        carry the new program.
+        carry the new program. An interface that does not exist is one that failed, but the last: the others need not
+        wait until it is there (dynamic_interfaces).
         """
-        indices = {interface: xdp.interface_index(interface) for interface in interfaces}
+        indices: dict[str, int] = {}
+        absent: list[HostError] = []
+        for interface in interfaces:
+            try:
+                indices[interface] = xdp.interface_index(interface)
+            except HostError as problem:
+                absent.append(problem)
         with closing(bpf.obj_get(Path(program))) as fd:
             if set(bpf.program_info(fd).map_ids) != self._maps.ids():
                 # It would find no service, or those of the past, and nobody would write its tables.
@@ -161,6 +168,9 @@ class Forwarder:
             self._note_own_macs(indices.values())
             for interface, index in indices.items():
                 self._attach(fd, interface, index, mode)
+        if absent:
+            # Nothing is detached: what has another name now may be the one that is missed.
+            raise absent[0]
         for pin in self._links():
             if int(pin.name) not in indices.values():
                 self._log("info", "program_detached", {"interface_index": pin.name})

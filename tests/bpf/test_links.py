@@ -179,8 +179,10 @@ def test_a_foreign_program_is_named_and_left_alone(director: Director) -> None:
 
 
 def test_an_interface_that_does_not_exist(director: Director) -> None:
+    """The others do not wait for it (dynamic_interfaces)."""
     with pytest.raises(HostError, match="there is no interface nope"):
-        director.attach("near", "nope")
+        director.attach("nope", "near")
+    assert [link.interface for link in director.links()] == ["near"]
 
 
 def test_an_interface_that_was_made_anew_is_attached_again(director: Director) -> None:
