@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from lab import Lab
@@ -21,13 +22,16 @@ def outcome(
     for each in NEEDED:
         if not shutil.which(each):
             pytest.fail(f"{each} is not installed: run `make setup`")
-    params = [getattr(item, "callspec").params for item in request.session.items if hasattr(item, "callspec")]  # noqa: B009
+    params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     chosen = [each["story"] for each in params if isinstance(each.get("story"), Story)]
 
-    def live(number: int, story: Story) -> None:
+    def live(number: int, story: Story, directory: Path) -> None:
         with Lab(f"hxip{os.getpid()}-{number}") as lab:
-            story.live(lab, tmp_path_factory.mktemp(story.name))
+            story.live(lab, directory)
 
     with ThreadPoolExecutor(max_workers=len(chosen)) as pool:
-        begun = {story.name: pool.submit(live, number, story) for number, story in enumerate(chosen)}
+        begun = {
+            each.name: pool.submit(live, number, each, tmp_path_factory.mktemp(each.name))
+            for number, each in enumerate(chosen)
+        }
         yield lambda story: begun[story.name].result(timeout=200)

@@ -58,8 +58,9 @@ def add_interface(host: Host, name: str, address: str) -> None:
 
 def reachable_by_both_families(host: Host, address: str) -> None:
     """Give a lab's host IPv6 with this address, on eth0 and on what is made of it later."""
-    host.sysctl(net__ipv6__conf__all__disable_ipv6=0, net__ipv6__conf__all__accept_dad=0)
-    host.sysctl(net__ipv6__conf__default__accept_dad=0, net__ipv6__conf__eth0__accept_dad=0)
+    for each in ("all", "default", "eth0"):  # before there is a link-local address, or that is tentative for a second
+        host.sysctl(**{f"net__ipv6__conf__{each}__accept_dad": 0})
+    host.sysctl(net__ipv6__conf__all__disable_ipv6=0)
     host.run("ip", "address", "add", address, "dev", "eth0", "nodad")
 
 
