@@ -15,7 +15,7 @@ from haxlb.sim.lottery import draw
 from tests.sim import marathon
 from tests.sim.clusters import PAIR, node, pair
 
-SAMPLE = range(10_001, 10_121)
+SAMPLE = range(10_031, 10_181)
 
 
 @pytest.fixture(scope="module")
