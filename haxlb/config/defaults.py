@@ -46,6 +46,8 @@ class Defaults:
     """Of virtual servers."""
     smtp_alert_server: bool = False
     """Of real servers."""
+    notify_up_at_start: bool = False
+    """rs_init_notifies."""
     vmac_prefix: str = "vrrp"
     default_interface: str = "eth0"
 
@@ -73,6 +75,7 @@ def read_defaults(root: Section, given: Globals, complaints: Complaints) -> Defa
         smtp_alert_checker=bool(given.value("smtp_alert_checker", alert)),
         # keepalived mails about real servers unless told not to; without a mail server nothing is to be said of it.
         smtp_alert_server=bool(given.value("smtp_alert_checker", mails if alert is None else alert)),
+        notify_up_at_start=given.value("rs_init_notifies", default=False),
         vmac_prefix=given.value("vmac_prefix", "vrrp"),
         default_interface=given.value("default_interface", "eth0"),
     )

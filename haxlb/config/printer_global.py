@@ -24,6 +24,8 @@ def global_lines(config: NodeConfig) -> Iterator[str]:
             yield f"{name} {in_seconds(pause)}"
     yield from _speaker(config.speaker)
     yield from _notification(config.notification)
+    servers = (each for one in config.virtual_servers for each in one.real_servers)
+    yield from switches(("rs_init_notifies", any(each.notify_up_at_start for each in servers)))
 
 
 def garp_group_blocks(config: NodeConfig) -> Iterator[str]:

@@ -320,6 +320,7 @@ class VirtualServerReader:
             inhibit_on_failure=section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
             checks=checks,
             notify_up=command_of(section, "notify_up"),
+            notify_up_at_start=self._defaults.notify_up_at_start and bool(command_of(section, "notify_up")),
             notify_down=command_of(section, "notify_down"),
             smtp_alert=section.value("smtp_alert", self._defaults.smtp_alert_server),
         )

@@ -61,6 +61,8 @@ class Member:
     reason: str
     """Of the last change, or of the last probe that disagreed."""
     since_us: int
+    begins: bool = False
+    """It has just come, nothing was known of it before, and nothing was said of it yet."""
     counted: int = 0
     """Its share of the pool's alive weight."""
 
@@ -107,7 +109,7 @@ class Pool:
             else:
                 name = member_name(virtual_server.endpoint, server)
                 assumed_up = not server.checks or remembered.get(name, not virtual_server.alpha)
-                member = Member(server, assumed_up, assumed_up, "not probed yet", now)
+                member = Member(server, assumed_up, assumed_up, "not probed yet", now, begins=name not in remembered)
             self.members.setdefault(server.key, member)
 
     def refresh(
@@ -129,7 +131,7 @@ class Pool:
             self._alive_weight -= member.counted
             member.counted = member.server.weight if counts else 0
             self._alive_weight += member.counted
-        altered = bool(effects)
+        altered = any(isinstance(each, BackendChanged) for each in effects)
         if self.quorum.handle(self.virtual_server, self._alive_weight):
             up, self.quorum_since_us = self.quorum.up, now
             effects.append(QuorumChanged(virtual_server=self.name, up=up, reason=self.quorum.reason, at_us=now))
@@ -154,8 +156,10 @@ class Pool:
         failing = [each for each in machines if not _reads_up(each, assumed_up=member.assumed_up)]
         member.reason = _reason(failing, machines)
         up = not failing
+        begins, member.begins = member.begins, False
         if up is member.up:
-            return []
+            told = up and begins and member.server.notify_up_at_start
+            return [*self._script(member.server.notify_up)] if told else []
         member.up, member.since_us = up, now
         fact = BackendChanged(
             virtual_server=self.name, real_server=member.server.key, up=up, reason=member.reason, at_us=now

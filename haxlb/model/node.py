@@ -231,6 +231,8 @@ class RealServer:
     """On failure weight 0 instead of removal: its flows stay."""
     checks: tuple[Check, ...] = ()
     notify_up: Command = NO_COMMAND
+    notify_up_at_start: bool = False
+    """rs_init_notifies: notify_up is run for a server that counts as up without having been probed, too."""
     notify_down: Command = NO_COMMAND
     smtp_alert: bool = False
 

@@ -127,7 +127,7 @@ GLOBAL_DEFS: Grammar = {
         supported("lvs_notify_fifo_script", SCRIPT, first_counts=True),
         supported("vrrp_notify_priority_changes", BOOL),
         supported("fifo_write_vrrp_states_on_reload"),
-        not_yet("rs_init_notifies", BOOL, Severity.WARNING, "notify_up is run at changes only"),
+        supported("rs_init_notifies", BOOL),
         # Checkers and forwarding
         ignored("checker_log_all_failures", BOOL, "the reason of each change is logged, the last failure is shown"),
         ignored("lvs_timeouts", WORDS, _NO_IPVS),

@@ -4,6 +4,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
+from haxlb.config.printer import keepalived_conf
 from haxlb.model.addresses import Protocol
 from haxlb.model.commands import Command
 from haxlb.model.node import CheckKind, HttpUrl, Scheduler
@@ -279,3 +280,24 @@ def test_a_status_code_that_is_none_is_said_once(loading):
 @pytest.mark.parametrize("name", ["lb_algo", "lvs_sched"])
 def test_the_schedulers_that_are_offered_are_those_that_work(name):
     assert set(KEEPALIVED["virtual_server"][name].argument.offered) == {each.value for each in Scheduler}
+
+
+def test_notify_up_at_start(loading):
+    text = """\
+global_defs {
+rs_init_notifies
+}
+virtual_server 10.0.0.1 80 {
+lb_algo rr
+lb_kind DR
+real_server 10.0.0.2 80 {
+notify_up /bin/true
+}
+real_server 10.0.0.3 80 {
+}
+}
+"""
+    loaded = loading(text)
+    (service,) = loaded.config.virtual_servers
+    assert [each.notify_up_at_start for each in service.real_servers] == [True, False]
+    assert loading(keepalived_conf(loaded.config)).config == loaded.config

@@ -155,6 +155,21 @@ def test_inhibit_on_failure_sets_the_weight_to_zero_and_keeps_the_flows() -> Non
     assert bench.pool().quorum.up
 
 
+def test_notify_up_at_start_is_for_servers_that_count_as_up_unseen_and_run_once() -> None:
+    told = {"notify_up": command("up"), "notify_up_at_start": True}
+
+    def scripts(bench: Bench) -> list[str]:
+        return [str(each.command) for _, each in bench.effects if isinstance(each, RunScript)]
+
+    bench = Bench(virtual_server(server(21, **told), server(22, notify_up=command("never"))))
+    bench.run(60)
+    assert scripts(bench) == ["up"]
+    late = Bench(virtual_server(server(21, **told), alpha=True))
+    assert scripts(late) == []
+    late.run(60)
+    assert scripts(late) == ["up"], "by its probes, as without the setting"
+
+
 def test_without_a_sorry_server_a_lost_quorum_changes_only_the_scripts() -> None:
     bench = Bench(
         virtual_server(server(21), server(22), quorum=2, quorum_up=command("up"), quorum_down=command("down"))
