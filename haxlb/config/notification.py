@@ -28,6 +28,7 @@ def read_notification(given: Globals, complaints: Complaints) -> NotificationSet
             user=user,
             group=group,
             security=given.has("enable_script_security"),
+            supplementary_groups=given.value("set_supplementary_groups", default=False),
             startup=command_of(given.section("startup_script"), "startup_script"),
             startup_timeout_us=given.value("startup_script_timeout", 10) * SECOND_US,
             shutdown=command_of(given.section("shutdown_script"), "shutdown_script"),

@@ -72,6 +72,7 @@ def _notification(notification: NotificationSettings) -> Iterator[str]:
         yield " ".join(("script_user", *account(settings.user, settings.group)))
     yield from switches(
         ("enable_script_security", settings.security),
+        ("set_supplementary_groups", settings.supplementary_groups),
         ("vrrp_notify_priority_changes", notification.priority_changes),
         ("fifo_write_vrrp_states_on_reload", notification.fifo_states_on_reload),
     )

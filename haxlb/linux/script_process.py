@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 
 from haxlb.linux.script_security import Identity, locate
+from haxlb.linux.users import group_options
 from haxlb.model.errors import HostError
 
 SETPRIV = "/usr/bin/setpriv"
@@ -35,12 +36,12 @@ _Words = Sequence[str]
 def starter(argv: _Words, runner: Identity, *, setpriv: str = SETPRIV) -> Callable[[], int]:
     """What starts the command when it is called, in whatever thread, and returns its pid. It raises HostError.
 
-    The command leads a session and process group of its own, has no supplementary groups, and reads and writes
-    /dev/null. Where setpriv is there, the kernel sends it SIGTERM when the thread that started it ends. The caller
-    reaps it.
+    The command leads a session and process group of its own, has the supplementary groups of `runner` only, and reads
+    and writes /dev/null. Where setpriv is there, the kernel sends it SIGTERM when the thread that started it ends. The
+    caller reaps it.
     """
     path = locate(argv[0]) or argv[0]
-    same = (runner.uid, runner.gid) == (os.geteuid(), os.getegid())
+    same = (runner.uid, runner.gid) == (os.geteuid(), os.getegid()) and not runner.groups
     if os.access(setpriv, os.X_OK):
         work = _spawning([setpriv, *_options(runner), "--", path, *argv[1:]])
     elif same:
@@ -83,7 +84,7 @@ def environment() -> dict[str, str]:
 def _options(runner: Identity) -> list[str]:
     options = ["--pdeathsig", "TERM"]
     if os.geteuid() == 0:
-        options += ["--reuid", str(runner.uid), "--regid", str(runner.gid), "--clear-groups"]
+        options += ["--reuid", str(runner.uid), "--regid", str(runner.gid), *group_options(runner)]
     return options
 
 
@@ -141,7 +142,7 @@ def _forking(argv: _Words, runner: Identity) -> Callable[[], int]:
             env=environment(),
             user=runner.uid,
             group=runner.gid,
-            extra_groups=[],
+            extra_groups=runner.groups,
         )
         process.returncode = 0  # it is reaped by the caller, Popen shall not complain
         return process.pid

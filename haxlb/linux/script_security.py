@@ -32,6 +32,8 @@ class Identity:
     uid: int
     gid: int
     name: str = ""
+    groups: tuple[int, ...] = ()
+    """Supplementary groups."""
 
 
 def identity(user: str = "", group: str = "") -> Identity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from haxlb.linux.script_security import Identity, identity
@@ -33,7 +34,10 @@ class Users:
             user, group = self._settings.user, group or self._settings.group
         if not user and not group and os.geteuid() != 0:
             return ourselves()  # nobody else can be had, and nobody else was asked for
-        return identity(user, group)
+        found = identity(user, group)
+        if self._settings.supplementary_groups:
+            return replace(found, groups=tuple(sorted({*os.getgrouplist(found.name, found.gid)} - {found.gid})))
+        return found
 
 
 def ourselves() -> Identity:
@@ -42,14 +46,14 @@ def ourselves() -> Identity:
 
 
 def popen_arguments(who: Identity) -> dict[str, Any]:
-    """Arguments of `subprocess.Popen` that make the child this user, without supplementary groups.
+    """Arguments of `subprocess.Popen` that make the child this user, with these supplementary groups only.
 
     Empty where we are that already: then no privilege is needed. Groups stay where only root could give them up.
     """
     us = (who.uid, who.gid) == (os.geteuid(), os.getegid())
-    if us and (os.geteuid() != 0 or set(os.getgroups()) <= {who.gid}):
+    if us and (os.geteuid() != 0 or {*os.getgroups(), who.gid} == {*who.groups, who.gid}):
         return {}
-    return {"user": who.uid, "group": who.gid, "extra_groups": ()}
+    return {"user": who.uid, "group": who.gid, "extra_groups": who.groups}
 
 
 def setpriv_options(who: Identity) -> tuple[str, ...]:
@@ -57,4 +61,9 @@ def setpriv_options(who: Identity) -> tuple[str, ...]:
     tied = ("--pdeathsig", "TERM")
     if not popen_arguments(who):
         return tied
-    return (*tied, "--reuid", str(who.uid), "--regid", str(who.gid), "--clear-groups")
+    return (*tied, "--reuid", str(who.uid), "--regid", str(who.gid), *group_options(who))
+
+
+def group_options(who: Identity) -> tuple[str, ...]:
+    """What of them says which supplementary groups the child has."""
+    return ("--groups", ",".join(map(str, who.groups))) if who.groups else ("--clear-groups",)

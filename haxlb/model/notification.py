@@ -83,6 +83,8 @@ class ScriptSettings:
     group: str = ""
     security: bool = False
     """enable_script_security: nothing is run as root that others than root can change."""
+    supplementary_groups: bool = False
+    """set_supplementary_groups: scripts run with all groups of their user, not with one only."""
     startup: Command = NO_COMMAND
     startup_timeout_us: int = 10 * SECOND_US
     shutdown: Command = NO_COMMAND

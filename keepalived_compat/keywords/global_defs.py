@@ -118,7 +118,7 @@ GLOBAL_DEFS: Grammar = {
         supported("shutdown_script", SCRIPT, first_counts=True),
         supported("shutdown_script_timeout", integer(1, 1000)),
         ignored("use_symlink_paths", BOOL, "scripts are always run by the path that is written"),
-        not_yet("set_supplementary_groups", BOOL, Severity.WARNING, "scripts run without supplementary groups"),
+        supported("set_supplementary_groups", BOOL),
         supported("notify_fifo", WORDS, first_counts=True),
         supported("notify_fifo_script", SCRIPT, first_counts=True),
         supported("vrrp_notify_fifo", WORDS, first_counts=True),

@@ -72,6 +72,7 @@ def test_scripts(of):
     found, said = of(
         "script_user web www",
         "enable_script_security",
+        "set_supplementary_groups",
         'startup_script "/bin/up now" nobody',
         "startup_script_timeout 3",
         "shutdown_script /bin/down",
@@ -82,6 +83,7 @@ def test_scripts(of):
         user="web",
         group="www",
         security=True,
+        supplementary_groups=True,
         startup=Command(argv=("/bin/up", "now"), user="nobody"),
         startup_timeout_us=3 * S,
         shutdown=Command(argv=("/bin/down",)),

@@ -16,6 +16,7 @@ import pytest
 from haxlb.linux import notify
 from haxlb.linux.launch import Launcher
 from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.script_process import SETPRIV
 from haxlb.linux.users import ourselves, popen_arguments
 from haxlb.model.commands import Command
 from haxlb.model.notification import ScriptSettings
@@ -233,6 +234,21 @@ def test_a_script_runs_as_its_user_without_supplementary_groups(
     log = outcome(tmp_path, what, settings, str(tmp_path))
     uid, gid = pwd.getpwnam(expected[0]).pw_uid, grp.getgrnam(expected[1]).gr_gid
     assert file.read_text() == f"{uid} {gid} [] {tmp_path} {os.SCHED_OTHER}", log.fields
+
+
+@needs_root
+@pytest.mark.parametrize("setpriv", [SETPRIV, None], ids=["setpriv", "fork"])
+@pytest.mark.parametrize("user", ["nobody", "root"])
+def test_supplementary_groups_of_its_user_where_they_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: str, setpriv: str | None
+) -> None:
+    file, what = whoami(tmp_path, user=user)
+    monkeypatch.setattr(os, "getgrouplist", lambda name, gid: [gid, 12, 1])
+    launcher = Launcher(ScriptSettings(supplementary_groups=True), str(tmp_path), setpriv=setpriv)
+    assert launcher.launch(what).wait() == 0
+    assert "[1, 12]" in file.read_text()
+    assert Launcher(ScriptSettings(), str(tmp_path), setpriv=setpriv).launch(what).wait() == 0
+    assert "[]" in file.read_text()
 
 
 @pytest.mark.parametrize(
