@@ -7,6 +7,7 @@ killed one leaves them to the supervisor or to their lifetimes, and the forwarde
 from __future__ import annotations
 
 from haxlb.model.node import SECOND_US, NodeConfig
+from haxlb.sim.membership import Process
 from haxlb.sim.processes import Processes
 from haxlb.sim.tracked import Health, Key
 
@@ -154,3 +155,29 @@ class Director(Processes):
         """`haxlb resume`."""
         self._note("resumes")
         self.speaker.resume()
+
+    def _stand_still(self) -> None:
+        self.bench.pause()
+        self.process = Process.FROZEN
+        self._life += 1
+        if self._supervisor is not None:
+            self._supervisor.freeze()
+        self._world.touch()
+
+    def _proceed(self) -> None:
+        self.process = Process.RUNNING
+        self._life += 1
+        self.bench.proceed()
+        if self.addresses.held:
+            self.addresses.renew()
+        missed, self._missed = self._missed, {}
+        todo = list(missed.values())
+        self._random.shuffle(todo)
+        for each in todo:
+            each()
+        if self._supervisor is not None:
+            self._supervisor.thaw()
+            if self._speaker is None:
+                # It died before the supervisor was stopped, which finds that out now.
+                self._bereave_later()
+        self._world.touch()
