@@ -262,7 +262,7 @@ class LinkMonitor:
     def _interfaces(self, kind: int, port: int, message: bytes) -> tuple[str, ...]:
         """The watched interfaces that an event is about."""
         interface = self._interface(kind, port, message)
-        concerned = () if interface is None else (interface,)
+        concerned: tuple[str, ...] = () if interface is None else (interface,)
         if kind in (RTM_NEWADDR, RTM_DELADDR) and self._links.has_sources:
             found = parse_address(message)
             if found is not None:
