@@ -78,7 +78,8 @@ class Own:
         for link in json.loads(self._host.run("ip", "-j", "link", "show", "type", "macvlan").stdout or "[]"):
             self._host.run("ip", "link", "delete", link["ifname"])
         for interface, address, length in self._addresses() - self._before:
-            self._host.run("ip", "address", "delete", f"{address}/{length}", "dev", interface)
+            # Those of haxlb may have gone by themselves meanwhile.
+            self._host.run("ip", "address", "delete", f"{address}/{length}", "dev", interface, check=False)
 
     def _addresses(self) -> set[tuple[str, str, int]]:
         links = json.loads(self._host.run("ip", "-j", "address", "show").stdout)

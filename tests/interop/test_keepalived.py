@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from lab import Lab
 
-from tests.interop.company import Company
-from tests.interop.routers import MATRIX, PRIORITIES
+from tests.interop.company import Company, prepare
+from tests.interop.directors import Director, Haxlb, Keepalived, every_address
+from tests.interop.routers import MATRIX, PRIORITIES, Router, configuration
 from tests.interop.stories import Story
+from tests.netns.standin import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 OF_THREE = tuple(each for each in MATRIX if each.vrid in {21, 22, 23, 24, 31, 34})
@@ -72,7 +75,32 @@ def three(kinds: tuple[str, str, str], lab: Lab, directory: Path) -> None:
         company.has_no_complaints()
 
 
+def different_lists(lab: Lab, directory: Path) -> None:
+    """keepalived 2.2.7 refuses adverts whose addresses are not its own; haxlb accepts and counts them."""
+    directors: list[Director] = []
+    router = Router(vrid=21)
+    for kinds, hosts in (((Haxlb, Keepalived), ("a1", "a2")), ((Keepalived, Haxlb), ("b1", "b2"))):
+        for number, (kind, name) in enumerate(zip(kinds, hosts, strict=True), 1):
+            host = prepare(lab, name, len(directors) + 1)
+            # Each pair is on a link of its own, by a VRID of its own.
+            vrid = replace(router, vrid=router.vrid + (name[0] == "b"))
+            directors.append(kind(host, number, directory / name))
+            own = f"{vrid.vip}/32\n 10.9.1.{30 + number}/32"
+            directors[-1].start(configuration([vrid], number).replace(f"{vrid.vip}/32", own))
+    haxlb_first, keepalived_second, keepalived_first, haxlb_second = directors
+
+    def held(director: Director, vip: str) -> bool:
+        return vip in every_address(director.host)
+
+    eventually(lambda: held(haxlb_first, "10.9.1.21") and held(keepalived_second, "10.9.1.21"), "two masters")
+    eventually(lambda: "Address List" in keepalived_second.refused().get("VI_21", {}), "keepalived refuses")
+    eventually(lambda: held(keepalived_first, "10.9.1.22"), "keepalived is MASTER")
+    eventually(lambda: "addr_list_err" in haxlb_second.refused().get("VI_22", {}), "haxlb counts")
+    assert not held(haxlb_second, "10.9.1.22")
+
+
 STORIES = [
+    Story("different-lists", different_lists),
     Story("haxlb-first", partial(pair, ("haxlb", "keepalived"))),
     Story("keepalived-first", partial(pair, ("keepalived", "haxlb"))),
     Story("haxlb-best-of-three", partial(three, ("haxlb", "keepalived", "keepalived"))),
