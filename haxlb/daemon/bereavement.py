@@ -25,7 +25,7 @@ PROMOTION_US = 8_000
 MARGIN_US = 1_000
 """From an advert to the wire, and the coarseness of a peer's timer."""
 LONGEST_US = SECOND_US
-"""Of being late with an advert, with long intervals: a speaker that was stuck for longer has let its addresses expire."""
+"""Of being late with an advert, where intervals are long: who was stuck for longer has let its addresses expire."""
 
 
 class Bereavement:

@@ -29,6 +29,7 @@ from haxlb.daemon.speaker_groups import GroupDriver, Key, by_key, with_group_tra
 from haxlb.daemon.speaker_lag import LagMeter
 from haxlb.daemon.speaker_links import LinkDelays
 from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
+from haxlb.daemon.speaker_results import KnownResults
 from haxlb.daemon.speaker_throttle import Throttle
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.facts import AdvertRejected
@@ -98,7 +99,7 @@ class Speaker:
             recorder=recorder,
         )
         self._groups = GroupDriver(tell=self._tell_alone, notify=notify)
-        self._results: dict[tuple[TrackKind, str], TrackResult] = {}
+        self._results = KnownResults(self._link)
         self._timetable: list[tuple[int, int, Member]] = []
         self._woken_at: int | None = None
         self._lag = LagMeter()
@@ -137,7 +138,7 @@ class Speaker:
         former = self._members
         self._members = {key: former.get(key) or self._member(instance) for key, instance in wanted.items()}
         new = [member for key, member in self._members.items() if key not in former]
-        self._learn_links(wanted.values())
+        self._results.follow(wanted.values())
         todo = []
         for key, member in self._members.items():
             if member.instance != wanted[key]:
@@ -264,8 +265,7 @@ class Speaker:
     # -- inside
 
     def _inherit(self, successions: Iterable[Succession], results: Iterable[TrackResult]) -> dict[str, Succession]:
-        for result in results:
-            self._results.setdefault((result.kind, result.name), result)
+        self._results.inherit(results)
         resumed = {each.instance: each for each in successions}
         if resumed:
             self._quiet_until = 0  # the start was the dead process's
@@ -282,7 +282,7 @@ class Speaker:
         effects = member.router.handle(Reconfigure(instance=instance), now)
         if instance.track_source:  # whether the host has the new source is told with the link
             effects += member.router.handle(member.link_input(self._link(instance.interface)), now)
-        known = self._known(member)
+        known = self._results.of(member.instance)
         return effects + member.router.handle(known, now) if known.results else effects
 
     def _withdrawn(self, member: Member, now: int) -> list[Effect]:
@@ -295,7 +295,7 @@ class Speaker:
             # What a former process has left behind goes first: it would answer ARP although we are not MASTER.
             self._executor.clear(member, now)
         self._tell_alone(member, member.link_input(self._link(member.instance.interface)), now)
-        self._tell_alone(member, self._known(member), now)
+        self._tell_alone(member, self._results.of(member.instance), now)
         start = Start(hurry=self._groups.may_hurry(member), quiet_until=self._quiet_until or 0, succession=succession)
         # Anew: it is the later ones of many that may come too late.
         self._tell_alone(member, start, now if succession is None else self._clock.now())
@@ -310,32 +310,16 @@ class Speaker:
         self._link_delays.seen(interface, link)
         return link
 
-    def _known(self, member: Member) -> Tracked:
-        keys = ((each.kind, each.name) for each in member.instance.tracks)
-        return Tracked(results=tuple(self._results[key] for key in keys if key in self._results))
-
-    def _learn_links(self, instances: Iterable[VrrpInstance]) -> None:
-        """How the interfaces are that are tracked from now on; what is tracked no longer is forgotten."""
-        tracks = dict.fromkeys((each.kind, each.name) for instance in instances for each in instance.tracks)
-        self._results = {key: value for key, value in self._results.items() if key in tracks}
-        for kind, name in tracks:
-            if kind is TrackKind.INTERFACE and (kind, name) not in self._results:
-                self._results[kind, name] = _interface_result(name, self._link(name))
-
     def _take_link(self, link: Link, now: int) -> None:
-        self._learn_link(link.interface, link, now)
+        results = self._results.of_link(link)
+        if results:
+            self._take_results(results, now)
         for member in self._members.values():
             if member.instance.interface == link.interface:
                 self._tell(member, member.link_input(link), now)
 
-    def _learn_link(self, interface: str, link: Link, now: int) -> None:
-        key = (TrackKind.INTERFACE, interface)
-        if key in self._results:
-            self._take_results((_interface_result(interface, link),), now)
-
     def _take_results(self, results: tuple[TrackResult, ...], now: int) -> None:
-        for each in results:
-            self._results[each.kind, each.name] = each
+        self._results.take(results)
         what = Tracked(results=results)
         for member in self._members.values():
             if member.instance.tracks:
@@ -419,7 +403,3 @@ class Speaker:
         if at != self._woken_at:
             self._woken_at = at
             self._wake.wake_at(at)
-
-
-def _interface_result(name: str, link: Link | None) -> TrackResult:
-    return TrackResult(kind=TrackKind.INTERFACE, name=name, value=int(link is not None and link.up))
