@@ -39,6 +39,8 @@ class Standing:
     _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
     _silenced: frozenset[tuple[str, IPAddress]] = frozenset()
     """By interface: directors whose silence has made us MASTER, and that were not heard since."""
+    _down: frozenset[tuple[str, IPAddress]] = frozenset()
+    """Of these, those whose hosts do not answer either."""
 
     @property
     def masters(self) -> tuple[VrrpInstance, ...]:
@@ -63,8 +65,20 @@ class Standing:
         self.roles = {each.name: each.role for each in instances}
         self.yielded = tuple(each.name for each in instances if each.yielded)
         self.old_checksums = frozenset(each.name for each in instances if each.old_checksum)
-        before, self._silenced = self._silenced, frozenset(_silenced(instances))
-        return self._silenced != before
+        before, self._silenced = self._down, frozenset(_silenced(instances))
+        self._down &= self._silenced
+        return self._down != before
+
+    @property
+    def silenced(self) -> frozenset[tuple[str, IPAddress]]:
+        """Interfaces and addresses of directors that have fallen silent: whether their hosts live is to be seen."""
+        return self._silenced
+
+    def take_answer(self, silenced: tuple[str, IPAddress], *, answers: bool) -> bool:
+        """The host of a director that is silent answers, or not; True when that changes who can be asked for flows."""
+        before = self._down
+        self._down = (before - {silenced}) if answers else (before | {silenced}) & self._silenced
+        return self._down != before
 
     def hear(self, instance: str, address: IPAddress) -> bool:
         """An advert of this director was heard; True when it was not known on that interface."""
@@ -128,8 +142,8 @@ class Standing:
     def peers(self) -> tuple[PeersKnown, ...]:
         """The other directors per interface: those that are configured, and those that were heard.
 
-        Without those that fell silent: the forwarder hands packets of unknown flows to a peer, and those for a dead
-        one would be lost until its ARP entry fails. One that resigned still forwards.
+        Without dead hosts: the forwarder hands packets of unknown flows to a peer, and those for a dead one would be
+        lost until its ARP entry fails. Where only haxlb is dead, and where it has resigned, its forwarder is alive.
         """
         interfaces = dict.fromkeys(each.interface for each in self.config.instances)
         return tuple(PeersKnown(interface=interface, peers=self._peers_on(interface)) for interface in interfaces)
@@ -137,7 +151,7 @@ class Standing:
     def _peers_on(self, interface: str) -> tuple[IPAddress, ...]:
         configured = (peer for each in self.config.instances if each.interface == interface for peer in each.peers)
         known = dict.fromkeys((*configured, *self._heard.get(interface, ())))
-        return tuple(address for address in known if (interface, address) not in self._silenced)
+        return tuple(address for address in known if (interface, address) not in self._down)
 
 
 def _silenced(instances: tuple[InstanceStatus, ...]) -> Iterator[tuple[str, IPAddress]]:

@@ -39,6 +39,7 @@ from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Loaded, World
 from haxlb.daemon.survey import Survey
 from haxlb.daemon.tracking import anything
+from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
 from haxlb.model.node import NodeConfig
@@ -48,6 +49,8 @@ FORWARDING_PATIENCE_S = 5.0
 """How long the speaker waits for the data plane at start: a director without a forwarder is better than none."""
 SNAPSHOT_PERIOD_S = 30.0
 """The retained status on MQTT is renewed this often, so that its reader can tell a stale one."""
+SILENCE_PERIOD_S = 1.0
+"""Between two looks whether the host of a director that has fallen silent is there."""
 SNAPSHOT_PAUSE_S = 0.1
 """Changes that come together are published together."""
 
@@ -90,6 +93,8 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._stop_reason = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._looked_after: set[tuple[str, IPAddress]] = set()
+        """Directors that have fallen silent, by interface."""
         self._snapshot_timer: asyncio.TimerHandle | None = None
 
     # -- life
@@ -232,6 +237,7 @@ class Supervisor:
                 checksums = self._standing.old_checksums
                 if self._standing.take_statuses(status.instances):
                     self._tell_peers()
+                self._look_after_silenced()
                 if self._standing.old_checksums != checksums:
                     self._world.bequest.prepare(self._standing.bequeathed)
                 self._watch_vips()
@@ -285,6 +291,24 @@ class Supervisor:
         for peers in self._standing.peers():
             self._processes.send("checker", peers)
         self._watch_vips()
+
+    def _look_after_silenced(self) -> None:
+        if not self._stopping.is_set():
+            new = self._standing.silenced - self._looked_after
+            self._looked_after |= new
+            for each in new:
+                self._spawn(self._look_after(each))
+
+    async def _look_after(self, silenced: tuple[str, IPAddress]) -> None:
+        """As long as a director is silent: its forwarder knows its flows, and works while its host does."""
+        try:
+            while silenced in self._standing.silenced:
+                answers = await self._world.probe.is_up(*silenced)
+                if self._standing.take_answer(silenced, answers=answers):
+                    self._tell_peers()
+                await asyncio.sleep(SILENCE_PERIOD_S)
+        finally:
+            self._looked_after.discard(silenced)
 
     def _watch_vips(self) -> None:
         self._world.vip_watch.watch(self._standing.held_vips, self._standing.peers())

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from haxlb.daemon.messages import GarpFrame, Message, PeersKnown
 from haxlb.daemon.notifications import Mail
 from haxlb.daemon.ports import ClockPort, ScriptPort
-from haxlb.model.addresses import Vip
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.facts import Fact
@@ -183,6 +183,10 @@ class PeerProbePort(Protocol):
 
         `asked` holds the addresses whose answer to ARP counts: peers that have not resigned.
         """
+        ...
+
+    async def is_up(self, interface: str, address: IPAddress) -> bool:
+        """Whether the host of this address answers on its link; takes at most a quarter of a second."""
         ...
 
 

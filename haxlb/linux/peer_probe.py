@@ -18,9 +18,12 @@ from ipaddress import IPv4Address
 
 from haxlb.linux.adverts import VRRP_GROUP
 from haxlb.linux.arp import ArpSocket
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import VrrpInstance
 
 ROUND_S = 0.4
+QUICK_ROUND_S = 0.1
+"""Where something waits for the answer; on a link it comes within a millisecond."""
 ROUNDS = 2
 """A query or an answer may be lost."""
 _IGMP_V3_ROUTERS = IPv4Address("224.0.0.22")
@@ -48,6 +51,10 @@ class PeerProbe:
             if mac:
                 return f"{address} answers ARP ({mac}); whether it speaks VRRP cannot be seen, a backup is silent"
         return ""
+
+    async def is_up(self, interface: str, address: IPAddress) -> bool:
+        """Whether this address answers ARP now. For IPv6 nobody is asked: such a host counts as down."""
+        return isinstance(address, IPv4Address) and bool(await _resolve(interface, address, QUICK_ROUND_S))
 
 
 def igmp_query(group: IPv4Address) -> bytes:
@@ -136,7 +143,7 @@ def _igmp_socket(interface: str) -> socket.socket:
     return ears
 
 
-async def _resolve(interface: str, address: IPv4Address) -> str:
+async def _resolve(interface: str, address: IPv4Address, round_s: float = ROUND_S) -> str:
     """MAC that answers for this address, empty when none does."""
     try:
         channel = ArpSocket(interface)
@@ -156,7 +163,7 @@ async def _resolve(interface: str, address: IPv4Address) -> str:
         for _ in range(ROUNDS):
             channel.ask(address)
             with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(asyncio.shield(answered), ROUND_S)
+                return await asyncio.wait_for(asyncio.shield(answered), round_s)
     except OSError:
         pass
     finally:

@@ -33,7 +33,7 @@ from haxlb.daemon.messages import (
 from haxlb.daemon.notifications import Mail
 from haxlb.daemon.supervisor import Supervisor
 from haxlb.daemon.supervisor_ports import Loaded, Outlets, RefusedConfig, World
-from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.addresses import Endpoint, IPAddress, Protocol, Vip
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
@@ -308,6 +308,7 @@ class FakeWorld:
     probe_evidence: str = "192.168.10.12 answers"
     hosts_up: tuple[str, ...] = ()
     probed: list[str] = field(default_factory=list)
+    looked_up: list[tuple[float, str]] = field(default_factory=list)
     mqtt_evidence: str = ""
     order: list[str] = field(default_factory=list)
     """What happened in which order, where that matters."""
@@ -492,6 +493,10 @@ class FakeWorld:
     async def probe(self, each: VrrpInstance, asked: tuple[str, ...]) -> str:
         self.probed.append(each.name)
         return self.probe_evidence or next((f"{host} answers ARP" for host in asked if host in self.hosts_up), "")
+
+    async def is_up(self, interface: str, address: IPAddress) -> bool:
+        self.looked_up.append((asyncio.get_running_loop().time(), f"{address} on {interface}"))
+        return str(address) in self.hosts_up
 
     def watch(self, vips: Iterable[Vip], peers: Iterable[PeersKnown]) -> None:
         self.known = tuple(peers)

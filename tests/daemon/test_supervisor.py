@@ -494,12 +494,58 @@ def test_a_peer_whose_silence_made_us_master_is_not_asked_for_flows(play, kit, p
         heard = PeerStatus(address=peer, priority=priority, heard_at=world.wall() - silent_for)
         world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(heard,))
         world.speaker.change("VI_1", Role.MASTER, "no advert")
+        await asyncio.sleep(0.001)
         assert (peer in peers_told(world)[-1]) is asked
         # Heard again: its flows may be asked for again.
         again = PeerStatus(address=peer, priority=200, heard_at=world.wall() + 1)
         world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(again,))
         world.speaker.change("VI_1", Role.BACKUP, "higher priority")
         assert peer in peers_told(world)[-1]
+
+    play(scene, kit.node(kit.instance(peers=(peer,)), servers=(kit.virtual_server(),)))
+
+
+def falls_silent(world, peer):
+    """Its silence makes us MASTER."""
+    heard = PeerStatus(address=peer, priority=200, heard_at=world.wall() - 3.4)
+    world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(heard,))
+    world.speaker.change("VI_1", Role.MASTER, "no advert")
+
+
+def test_a_silent_peer_whose_host_answers_is_asked_until_it_does_not(play, kit):
+    peer = IPv4Address("192.168.10.12")
+
+    async def scene(world):
+        world.hosts_up = (str(peer),)
+        falls_silent(world, peer)
+        await asyncio.sleep(2.5)
+        assert peer in peers_told(world)[-1]
+        world.hosts_up = ()
+        await asyncio.sleep(1)
+        assert peer not in peers_told(world)[-1]
+        world.hosts_up = (str(peer),)
+        await asyncio.sleep(1)
+        assert peer in peers_told(world)[-1]
+
+    world = play(scene, kit.node(kit.instance(peers=(peer,)), servers=(kit.virtual_server(),)))
+    assert len(world.looked_up) == 5
+    assert {what for _, what in world.looked_up} == {"192.168.10.12 on eth0"}
+
+
+def test_a_peer_is_looked_after_for_as_long_as_it_is_silent(play, kit):
+    peer = IPv4Address("192.168.10.12")
+
+    async def scene(world):
+        falls_silent(world, peer)
+        falls_silent(world, peer)  # another status: nobody looks twice
+        await asyncio.sleep(0.5)
+        assert len(world.looked_up) == 1
+        again = PeerStatus(address=peer, priority=200, heard_at=world.wall() + 1)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(again,))
+        world.speaker.change("VI_1", Role.BACKUP, "higher priority")
+        assert peer in peers_told(world)[-1]
+        await asyncio.sleep(5)
+        assert len(world.looked_up) == 1
 
     play(scene, kit.node(kit.instance(peers=(peer,)), servers=(kit.virtual_server(),)))
 

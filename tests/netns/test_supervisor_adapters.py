@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 from lab import Lab
@@ -127,6 +127,20 @@ def test_who_listens_to_the_vrrp_group_is_found(lab):
         member.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         assert probe(d1.namespace, INSTANCE) == "10.7.0.2 listens to VRRP (224.0.0.18) on eth0"
     assert probe(d1.namespace, INSTANCE) == ""
+
+
+def test_whether_a_host_is_up_is_seen_by_arp_and_soon(lab):
+    def is_up(address: str) -> bool:
+        with inside(lab.hosts["d1"].namespace):
+            return asyncio.run(PeerProbe().is_up("eth0", ip_address(address)))
+
+    assert is_up("10.7.0.2")
+    lab.hosts["d2"].unplug()
+    assert not is_up("10.7.0.2")
+    lab.hosts["d2"].plug()
+    eventually(lambda: is_up("10.7.0.2"), "it answers again")
+    assert not is_up("10.7.0.250")
+    assert not is_up("fe80::2")
 
 
 def test_our_own_membership_is_no_peer(lab):
