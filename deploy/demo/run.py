@@ -166,29 +166,31 @@ class Play:
         self.measure()
 
     def failover(self) -> None:
-        """A planned hand-over."""
+        """A planned hand-over, and back."""
         master = self.stage.master()
-        self.begin("failover", 0, f"haxlb failover on {master.name}")
-        master.command("failover")
-        self.wait_for_change(master)
-        self.measure()
+        self.begin("failover", 0, f"haxlb failover on {master.name}, and back")
+        for giver in (master, self.stage.partner(master)):
+            giver.command("failover")
+            self.wait_for_change(giver)
+            self.measure()
 
     def speaker_killed(self) -> None:
-        """The process that speaks VRRP dies; its supervisor says so to the peer, the data plane goes on."""
+        """The process that speaks VRRP dies; a spare one goes on in its place, and nobody changes roles."""
         master = self.stage.master()
         speaker = master.process("speaker")
         if speaker is None:
             raise NotSeen(f"{master.name} names no process called speaker")
         self.begin("speaker-killed", 0, f"kill -9 of {master.name}'s speaker")
         os.kill(speaker.pid, signal.SIGKILL)
-        self.wait_for_change(master)
 
         def restarted() -> bool:
             again = master.process("speaker")
             return again is not None and again.pid not in {0, speaker.pid}
 
-        wait_for(f"{master.name} has started its speaker again", restarted, 15)
+        wait_for(f"{master.name} has another speaker", restarted, 15)
         self.measure()
+        wait_for(f"{master.name} is MASTER", lambda: master.is_in(Role.MASTER), 15)
+        wait_for("its partner is BACKUP", lambda: self.stage.partner(master).is_in(Role.BACKUP), 15)
 
     def wait_for_change(self, former: Director) -> None:
         """Until the partner is MASTER and the former master is BACKUP."""
