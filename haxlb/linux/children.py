@@ -138,8 +138,9 @@ class Children:
 
         The kernel waits for all CPUs before it lets go of a packet socket (packet_release); our code runs no more then.
         """
-        code = child.returncode if child.returncode is not None else dying(child.process.pid)
-        if code is not None:
+        if child.returncode is not None:
+            self._bury(child, child.returncode)
+        elif code := dying(child.process.pid):  # an orderly end is in no hurry, and 0 may mean that we must not know
             self._bury(child, code)
 
     def _dead(self, child: _Child) -> None:
