@@ -218,9 +218,10 @@ class Director:
 class Stage:
     """All of it. Leaving the `with` block removes every namespace, mount, process and file that it made."""
 
-    def __init__(self) -> None:
-        self.directory = Path("/run/haxlb-demo")
-        self.lab = Lab(PREFIX)
+    def __init__(self, prefix: str = PREFIX, directory: Path = Path("/run/haxlb-demo")) -> None:
+        """`prefix` of all namespaces; `directory` is removed at the end."""
+        self.directory = directory
+        self.lab = Lab(prefix)
         self.web_servers: list[WebServer] = []
         self.directors: list[Director] = []
 
@@ -280,7 +281,7 @@ class Stage:
 
     def _sweep(self) -> None:
         """Remove what a demo that was killed with SIGKILL may have left: processes, namespaces, mounts, files."""
-        for namespace in sorted(Path("/run/netns").glob(f"{PREFIX}-*")):
+        for namespace in sorted(Path("/run/netns").glob(f"{self.lab.prefix}-*")):
             for pid in run("ip", "netns", "pids", namespace.name, check=False).stdout.split():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
