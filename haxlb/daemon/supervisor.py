@@ -193,6 +193,7 @@ class Supervisor:
         await self._processes.stop("checker", self._stop_reason)
         await self._processes.stop("tracker", self._stop_reason)
         await self._notifier.leave()
+        self._processes.spare.dismiss()
         self._world.vip_watch.watch((), ())
         self._chronicle.close()
         if self._snapshot_timer is not None:

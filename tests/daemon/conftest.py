@@ -372,8 +372,10 @@ class FakeWorld:
     def send(self, name: str, message: Message) -> None:
         loop = asyncio.get_running_loop()
         self.sent.append((loop.time(), name, message))
-        if isinstance(message, Stop) and not self.leaves:
-            return
+        if isinstance(message, Stop):
+            self.order.append(f"stop {name}")
+            if not self.leaves:
+                return
         if name == "speaker":
             loop.call_soon(self.speaker.take, message)
         elif name == "spare":
@@ -418,6 +420,7 @@ class FakeWorld:
 
     def kill(self, name: str) -> None:
         self.killed.append(name)
+        self.order.append(f"kill {name}")
         self.exit(name, -9)
 
     def exit(self, name: str, returncode: int) -> None:

@@ -50,7 +50,8 @@ def test_a_spare_is_started_after_the_speaker_and_told_to_stand_by(play, kit):
     assert [name for _, name in world.started] == ["speaker", "spare"]
     assert world.started[1][0] == pytest.approx(2)
     assert world.messages("spare") == [StandBy(settings=settings)]
-    assert world.killed == ["spare"]  # at the end: it has nothing to put in order
+    assert world.killed == ["spare"]  # it has nothing to put in order
+    assert world.order.index("kill spare") > world.order.index("stop speaker")  # whose leaving it must not disturb
 
 
 def test_no_spare_where_none_is_wanted(play, kit):
