@@ -39,12 +39,6 @@ class Scheduling:
     def apply(self, settings: SpeakerSettings) -> None:
         """Class, priority, memory, CPUs and the limit of a runaway; what is as before is not touched."""
         before, self._settings = self._settings, settings
-        if before is None or _class_of(before) != _class_of(settings):
-            if settings.realtime_priority:
-                enter_realtime_class(self._log, settings.realtime_priority, runaway_us=settings.runaway_us)
-            else:
-                leave_realtime_class()
-                set_nice(self._log, settings.nice)
         if before is None or before.lock_memory != settings.lock_memory:
             if settings.lock_memory:
                 lock_memory(self._log)
@@ -52,6 +46,13 @@ class Scheduling:
                 unlock_memory()
         if settings.cpus != (() if before is None else before.cpus):
             choose_cpus(self._log, settings.cpus)
+        # Last: locking memory takes 50 ms, in which a spare must not have the priority of the speaker beside it.
+        if before is None or _class_of(before) != _class_of(settings):
+            if settings.realtime_priority:
+                enter_realtime_class(self._log, settings.realtime_priority, runaway_us=settings.runaway_us)
+            else:
+                leave_realtime_class()
+                set_nice(self._log, settings.nice)
 
 
 def _class_of(settings: SpeakerSettings) -> tuple[int, int, int]:

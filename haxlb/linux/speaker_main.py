@@ -115,9 +115,9 @@ class SpeakerProcess:
     def handle(self, message: Message) -> None:
         """Carry out one message and answer it."""
         if isinstance(message, StandBy):
-            self._scheduling.apply(message.settings)
-            self._rehearse()
+            # What takes time comes before the real-time class: a speaker is at work beside.
             freeze_collector()
+            self._scheduling.apply(message.settings)
             self._pipe.send(Ready(of=StandBy.__name__))
         elif isinstance(message, ConfigureSpeaker):
             self._scheduling.apply(message.settings)
@@ -171,7 +171,7 @@ class SpeakerProcess:
         )
         self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 
-    def _rehearse(self) -> None:
+    def rehearse(self) -> None:
         """Import and run once what every configuration needs: 15 ms that a promoted spare does not have."""
         decode(encode(_REHEARSED))
         self._links.watch(("lo",), ())
@@ -317,7 +317,9 @@ class SpeakerProcess:
 
 def _build(pipe: Pipe, recorder: int | None) -> SpeakerProcess:
     import_narrowly()
-    return SpeakerProcess(pipe, Scheduling(pipe.log), None if recorder is None else FlightRecorder(recorder))
+    made = SpeakerProcess(pipe, Scheduling(pipe.log), None if recorder is None else FlightRecorder(recorder))
+    made.rehearse()
+    return made
 
 
 if __name__ == "__main__":
