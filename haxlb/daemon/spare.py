@@ -64,9 +64,9 @@ class Spare:
         self._world.log.log("info", "spare_promoted", pid=pid)
         return pid
 
-    def take_ready(self, _ready: Ready) -> None:
-        """It has said that it stands by."""
-        self.ready = self._pid is not None
+    def take_ready(self, ready: Ready) -> None:
+        """It has said that it stands by, or why it cannot; then it ends."""
+        self.ready = self._pid is not None and ready.of == StandBy.__name__ and not ready.problem
 
     def on_exit(self, returncode: int) -> None:
         """It is gone; it has held nothing."""

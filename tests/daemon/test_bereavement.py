@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from haxlb.daemon.control import Failover, Reload
-from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, HandOver, StandBy
+from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, HandOver, Ready, StandBy
 from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, RoleChanged
@@ -358,3 +358,16 @@ def test_a_checker_that_dies_of_a_reload_fails_it_and_gets_the_new_configuration
     world = play(scene, kit.node(servers=(kit.virtual_server(80),)))
     assert world.executed == []
     assert [name for _, name in world.started] == ["checker", "speaker", "spare", "checker"]
+
+
+def test_a_spare_that_cannot_be_built_does_not_stand_by(play, kit):
+    async def scene(world):
+        await asyncio.sleep(3)
+        world.spare.say(Ready(of="ConfigureSpeaker", problem="CAP_NET_RAW is missing"))
+        assert [each.problem for each in (await world.supervisor.status()).processes] == ["", "does not stand by yet"]
+        die(world)
+        await asyncio.sleep(0.01)
+
+    world = play(scene, kit.node(), spare_stands_by=False)
+    assert world.executed == [frozenset()]
+    assert [name for _, name in world.started] == ["speaker", "spare", "speaker"]
