@@ -173,7 +173,9 @@ class Router(Roles):
         theirs, ours, source = what.advert.priority, self.priority, self.source
         if theirs == 0:
             self.role = step(self.role, Event.ADVERT_RESIGNED)
-            return [self._advert_now(now), *self._announcements.rival_left(now), *told]
+            answers = self._schedule.answer(self.instance.advert_interval_us, now, contested=False)
+            answer: list[Effect] = [self._advert()] if answers else []
+            return [*answer, *self._announcements.rival_left(now), *told]
         told += self._peers.foreign(what, self.instance, self.master_down_interval_us, now)
         if theirs == ours and what.source == source:
             return told + self._peers.duplicate(what, self.instance, now)

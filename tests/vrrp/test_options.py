@@ -133,6 +133,16 @@ def test_without_addresses_there_is_no_last_word(bench):
     assert "advert 100" not in it.hear(150)
 
 
+def test_a_flood_of_resignations_is_not_answered_one_by_one(bench):
+    it = bench().as_master()
+    begin = it.now
+    answers = 0
+    for number in range(1000):
+        it.now = begin + number * 10  # 100,000 a second
+        answers += it.hear(0).count("advert 100")
+    assert answers == 10 * 9
+
+
 def test_a_flood_of_lower_priorities_is_not_answered_one_by_one(bench):
     it = bench().as_master()
     sent = 0
