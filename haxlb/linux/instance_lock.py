@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import socket
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from haxlb.model.errors import HostError, NotPermitted
 from haxlb.model.node import VrrpInstance
 
 NAME = "haxlb.pid"
+_UCRED = struct.Struct("=iII")
 
 
 class InstanceLock:
@@ -84,29 +86,48 @@ class RouterLocks:
     """One haxlb per interface, VRID and family of a network namespace, whatever the runtime directories.
 
     Two on one host do not hear each other, and would both be MASTER. An abstract socket belongs to the network
-    namespace and goes with its last descriptor (unix(7)).
+    namespace and goes with its last descriptor (unix(7)). Anybody may bind one: only what root or our own user listens
+    by is a haxlb's, or every user of the host could keep the director from starting.
     """
 
     def __init__(self, instances: Iterable[VrrpInstance]) -> None:
         """Raises HostError when another haxlb runs one of these."""
         self._held: list[socket.socket] = []
         for each in instances:
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._held.append(lock)
+            name = f"\0haxlb/{each.interface}/{each.vrid}/{each.family}"
+            lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                lock.bind(f"\0haxlb/{each.interface}/{each.vrid}/{each.family}")
-            except OSError as problem:
+                lock.bind(name)
+                lock.listen()
+            except OSError:
+                lock.close()
+                pid, uid = _listener(name)
+                if uid not in (0, os.geteuid()):
+                    continue
                 self.release()
                 raise HostError(
-                    f"another haxlb runs VRID {each.vrid} on {each.interface} of this host",
-                    remedy="stop it; it has another runtime directory (`pgrep -af haxlb` names it)",
-                ) from problem
+                    f"another haxlb runs VRID {each.vrid} on {each.interface} of this host: pid {pid}",
+                    remedy="stop it; it has another runtime directory",
+                ) from None
+            self._held.append(lock)
 
     def release(self) -> None:
         """Give them up before the process ends."""
         for lock in self._held:
             lock.close()
         self._held.clear()
+
+
+def _listener(name: str) -> tuple[int, int]:
+    """Process and user that listen by an abstract socket, by the kernel's word; -1 where that cannot be told."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(name)
+        except OSError:
+            return -1, -1
+        pid, uid, _ = _UCRED.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return pid, uid
 
 
 def _unusable(runtime_dir: Path, problem: OSError) -> HostError:

@@ -32,7 +32,7 @@ class Schedule:
             self.at += ((now - self.at) // interval_us + 1) * interval_us
 
     def answer(self, interval_us: int, now: int, *, contested: bool) -> bool:
-        """Whether an advert of lower priority, or of 0, is answered at once: their flood must not become one of ours."""
+        """Whether an advert of lower priority or of 0 is answered at once: their flood must not become one of ours."""
         if now - self._answered_at < _QUICK_ANSWER_US:
             self._quick_answers += 1
             if self._quick_answers > _MOST_QUICK_ANSWERS:

@@ -282,7 +282,7 @@ def test_one_haxlb_per_virtual_router_of_a_host():
         return VrrpInstance(name="VI", interface=interface, vrid=vrid)
 
     held = RouterLocks([instance("hxtest0", 51), instance("hxtest0", 52)])
-    with pytest.raises(HostError, match=r"^another haxlb runs VRID 52 on hxtest0 of this host"):
+    with pytest.raises(HostError, match=rf"^another haxlb runs VRID 52 on hxtest0 of this host: pid {os.getpid()}"):
         RouterLocks([instance("hxtest1", 52), instance("hxtest0", 52)])
     # What the refused one had taken before is free again.
     RouterLocks([instance("hxtest1", 52)]).release()
@@ -298,6 +298,23 @@ def test_the_virtual_routers_of_both_families_may_share_a_vrid():
     with pytest.raises(HostError, match=r"^another haxlb runs VRID 51 on hxtest0 of this host"):
         RouterLocks([six])
     held.release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize(("kind", "listens"), [("STREAM", True), ("STREAM", False), ("DGRAM", False)])
+def test_no_other_user_can_keep_a_director_from_starting(kind, listens):
+    squatting = (
+        f"import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX, socket.SOCK_{kind});"
+        f"s.bind('\\0haxlb/hxtest9/9/4'); {'s.listen();' if listens else ''}"
+        "print('there', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", squatting], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as squatter:
+        assert squatter.stdout is not None
+        assert squatter.stdout.readline() == "there\n"
+        RouterLocks([VrrpInstance(name="VI", interface="hxtest9", vrid=9)]).release()
+        squatter.communicate("")
 
 
 def test_the_lock_ends_with_its_process(tmp_path):
