@@ -365,7 +365,8 @@ ACCEPTED = {
         _message(UNICAST, PEER),
         TO_PEER,
     ),
-    "unicast, TTL within its limits": (LIMITED, _message(UNICAST, PEER), {**TO_PEER, "ttl": 250}),
+    "unicast, the lowest TTL of its limits": (LIMITED, _message(UNICAST, PEER), {**TO_PEER, "ttl": 250}),
+    "unicast, the highest TTL of its limits": (LIMITED, _message(UNICAST, PEER), {**TO_PEER, "ttl": 254}),
     "unicast, another's limits": (
         dataclasses.replace(UNICAST, ttl_limits=(TtlLimits(peer=PEER, lowest=255),)),
         _message(UNICAST, PEER),

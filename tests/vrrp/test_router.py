@@ -391,6 +391,12 @@ def test_a_little_late_is_not_overslept(bench):
     assert it.role is Role.MASTER
 
 
+def test_a_master_that_was_away_and_hears_nobody_goes_on(bench):
+    it = bench().as_master()
+    assert it.oversleep(it.now + SECOND + DOWN_100)[0] == "advert 100"
+    assert it.role is Role.MASTER
+
+
 def test_a_nopreempt_master_that_was_away_does_not_take_it_back(bench):
     it = bench(nopreempt=True).as_master()
     words = it.oversleep(it.now + SECOND + DOWN_100)
