@@ -28,6 +28,8 @@ _PROBING_S = 5.0
 # Not there (any more), or its interface is not, or that has no IPv6: what removal wanted.
 _GONE = {errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO}
 _IPV6 = 6
+_MOST_TWINS = 32
+"""Prefix lengths of IPv4 beside the one that has gone."""
 
 
 class Addresses:
@@ -192,6 +194,7 @@ class Addresses:
             results = self._rtnetlink.change(requests)
             if kind == RTM_DELADDR:
                 self._remove_other_lengths([vip for vip, number in zip(chosen, results, strict=True) if number])
+                self._remove_twins([each for each, number in zip(requests, results, strict=True) if not number])
         except OSError as problem:
             raise _refused(problem) from problem
         problems += zip(chosen, results, strict=True)
@@ -205,6 +208,17 @@ class Addresses:
         if wanted:
             found = [each for each in self._present(AF_INET6) if (each.address, each.index) in wanted]
             self._rtnetlink.change([encode_removal(each.address, each.prefix_length, each.index) for each in found])
+
+    def _remove_twins(self, requests: list[bytes]) -> None:
+        """Of an address that is on an interface several times, with several prefix lengths, one goes at a time.
+
+        Only IPv4 has such (net/ipv4/devinet.c, inet_rtm_deladdr): somebody has put on by hand what is a VIP.
+        """
+        for _ in range(_MOST_TWINS):
+            if not requests:
+                return
+            results = self._rtnetlink.change(requests)
+            requests = [each for each, number in zip(requests, results, strict=True) if not number]
 
     def _present(self, family: int = 0) -> list[Present]:
         try:

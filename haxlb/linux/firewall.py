@@ -24,6 +24,7 @@ import select
 import signal
 from collections.abc import Callable, Iterable
 
+from haxlb.linux.nft_table import is_there
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
@@ -91,15 +92,37 @@ class Firewall:
         self._nft = nft
         self._wanted: tuple[tuple[IPAddress, ...], tuple[str, ...]] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._in_force = False
+        """The last order has been carried out."""
 
     def refuse(self, addresses: Iterable[IPAddress], quiet: Iterable[str] = ()) -> None:
         """Drop packets to exactly these, and reports of exactly these interfaces, from soon on.
 
-        Nothing is done when that is so already.
+        Nothing is done when that is so already; what has failed is tried again.
         """
         wanted = tuple(addresses), tuple(quiet)
-        if wanted == self._wanted:
+        if wanted == self._wanted and (self._in_force or self._busy):
             return
+        self._order(wanted)
+
+    def restore(self) -> bool:
+        """Make the table again where somebody has removed it, by `nft flush ruleset` mostly; whether that was so."""
+        if self._wanted is None or not any(self._wanted) or not self._in_force or self._busy:
+            return False
+        try:
+            if is_there(TABLE):
+                return False
+        except OSError:  # a kernel that cannot say now: what nft would say has been said
+            return False
+        self._order(self._wanted)
+        return True
+
+    @property
+    def _busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def _order(self, wanted: tuple[tuple[IPAddress, ...], tuple[str, ...]]) -> None:
+        self._in_force = False
         first, self._wanted = self._wanted is None, wanted
         previous = self._task
         needless = first and not any(wanted)
@@ -114,6 +137,8 @@ class Firewall:
                 self._judge(_waited_for(process), complaints)
         except HostError as problem:
             self._on_problem(problem)
+        else:
+            self._in_force = True
 
     async def settled(self) -> None:
         """Wait until the last order is in force, or has failed."""
@@ -132,10 +157,12 @@ class Firewall:
         try:
             await self._run(text)
         except HostError as problem:
+            self._in_force = False
             # At the first start it only looks for what a former run has left behind: without nft there is nothing.
             if not needless:
                 self._on_problem(problem)
         else:
+            self._in_force = True
             self._on_problem(None)
 
     async def _run(self, text: str) -> None:

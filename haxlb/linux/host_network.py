@@ -153,6 +153,8 @@ class HostNetwork:
     def _look_after(self) -> None:
         self._try("routes", lambda: self.routing.renew(_MOST_ROUTES))
         self._note("static", "; ".join(map(str, self._static.renew())))
+        if self._firewall.restore():
+            self._log("warning", "packet_filter_removed", detail="somebody took the table haxlb away: made again")
         self._rounds += 1
         if self._rounds % _DUPLICATES_EVERY == 0:
             self._try("duplicates", self._look_for_duplicates)

@@ -43,6 +43,7 @@ from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.notify import ScriptRunner
+from haxlb.linux.pacing import Paced
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import Scheduling, freeze_collector
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
@@ -55,7 +56,7 @@ from haxlb.model.notification import NotifyDue, NotifyScripts
 
 SCRIPTS_TIMEOUT_S = 3.0
 """How long the scripts of a stop may take; keepalived gives them about one second."""
-RESTORE_PAUSE_US = 100_000
+RESTORE_PAUSE_S = 0.1
 """Between two restorations that foreign changes cause."""
 _LOCALHOST = IPv4Address("127.0.0.1")
 _REHEARSED = ConfigureSpeaker(
@@ -107,7 +108,7 @@ class SpeakerProcess:
         self._watched_sockets: set[int] = set()
         self._status_due = False
         self._frozen = False
-        self._restored_at = 0
+        self._restoration = Paced(self._network.restore, RESTORE_PAUSE_S)
         self._renewal: asyncio.TimerHandle | None = None
 
     # -- orders of the supervisor
@@ -146,6 +147,7 @@ class SpeakerProcess:
         """Hand over, let the scripts run, deliver what is still to be said."""
         if self._renewal is not None:
             self._renewal.cancel()
+        self._restoration.close()
         self._speaker.stop(reason)
         self._send_status()
         # An interface that goes now must not bring anything back.
@@ -281,10 +283,8 @@ class SpeakerProcess:
             problem = self._apply()
             if problem:
                 self._pipe.log("error", "instance_not_run", reason=problem)
-        # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, but not in a fight.
-        if self._clock.now() >= self._restored_at + RESTORE_PAUSE_US:
-            self._restored_at = self._clock.now()
-            self._network.restore()
+        # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, in a fight a bit later.
+        self._restoration.ask()
 
     def _renew(self) -> None:
         # A process that was stalled may have lost its role meanwhile: what has arrived comes first.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import errno
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +13,12 @@ import pytest
 from haxlb.linux.address_requests import FOREVER
 from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
 from haxlb.linux.host_network import HostNetwork
+from haxlb.linux.renewer import Renewer
 from haxlb.linux.static_entries import StaticEntries
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.errors import HostError
 from tests.netns.kernel import Namespace, namespace
-from tests.netns.standin import eventually
+from tests.netns.standin import eventually, inside
 
 pytestmark = pytest.mark.netns
 
@@ -169,6 +172,15 @@ def test_what_was_left_with_another_prefix_goes_too(host: Namespace, keeper: Add
     host.run("ip", "address", "del", "2001:db8::101/64", "dev", "eth0")
 
 
+def test_an_address_that_is_there_several_times_goes_altogether(host: Namespace, keeper: Addresses) -> None:
+    """By hand with other lengths: the kernel takes off one at a time, and the first is not ours."""
+    for length in (32, 28, 25):
+        host.run("ip", "address", "add", f"10.0.0.100/{length}", "dev", "eth0")
+    keeper.add([vip("10.0.0.100", 24)])
+    keeper.remove([vip("10.0.0.100", 24)])
+    assert set(host.addresses()) == {"10.0.0.1/24"}
+
+
 def test_reconciling_takes_off_what_is_not_held_and_puts_on_what_is(host: Namespace, keeper: Addresses) -> None:
     held, not_held = [vip("10.0.0.100"), vip("2001:db8::100")], [vip("10.0.0.101"), vip("2001:db8::101")]
     keeper.add(held)
@@ -220,6 +232,43 @@ def test_many_are_renewed_a_portion_at_a_time_and_none_is_passed_over(host: Name
     assert sum(pauses) == pytest.approx(RENEW_EVERY_S)
     keeper.remove(many)
     assert network.renew() == RENEW_EVERY_S
+
+
+def test_renewals_wait_for_the_kernel_in_a_thread(host: Namespace) -> None:
+    async def test() -> None:
+        with inside(host.name):
+            renewer = Renewer()
+        network = HostNetwork(host.netlink, host.links("eth0"), host.log, renewer)
+        keeper = network.addresses
+        many = [vip("10.7.0.1"), vip("2001:db8::1")]
+        keeper.add(many)
+        host.run("ip", "address", "flush", "dev", "eth0", "to", "10.7.0.1/32")
+        assert network.renew() == RENEW_EVERY_S
+        renewer.wait()
+        assert {str(each) for each in many} < set(host.addresses())
+        network.renew()
+        keeper.remove(many)  # at once: the renewal must not come after it
+        renewer.wait()
+        assert not {str(each) for each in many} & set(host.addresses())
+        await asyncio.sleep(0)
+        await network.close()
+
+    asyncio.run(test())
+
+
+def test_what_is_taken_off_is_taken_off_after_a_renewal_that_is_under_way(host: Namespace) -> None:
+    still_there: list[bool] = []
+    keeper = Addresses(
+        host.netlink,
+        host.links("eth0").index,
+        before_removal=lambda: still_there.append("10.7.0.1/32" in host.addresses()),
+    )
+    keeper.add([vip("10.7.0.1")])
+    turn = keeper.begin_turn()
+    keeper.remove([vip("10.7.0.1")])
+    assert still_there == [True]
+    keeper.end_turn(turn, [errno.ENODEV])  # what is not held any more troubles nobody
+    assert "10.7.0.1/32" not in host.addresses()
 
 
 def test_what_cannot_be_renewed_stays_a_problem_until_it_can(host: Namespace) -> None:

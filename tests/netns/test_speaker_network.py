@@ -115,6 +115,10 @@ def nothing(host: Host) -> bool:
     return own(host) == set() and routes(host) == [] and rules(host) == []
 
 
+def listed(host: Host) -> str:
+    return host.run("nft", "list", "ruleset").stdout
+
+
 def logged(speaker: SpeakerHandle, event: str) -> list[Logged]:
     return [each for each in list(speaker.messages) if isinstance(each, Logged) and each.event == event]
 
@@ -126,6 +130,15 @@ def test_all_of_an_instance_follows_its_role(director: Host, speaker: SpeakerHan
     speaker.send(HandOver(instances=(), reason="test"))
     speaker.becomes(Role.BACKUP)
     eventually(lambda: nothing(director), "they are gone")
+
+
+def test_a_packet_filter_that_somebody_flushes_is_made_again(director: Host, speaker: SpeakerHandle) -> None:
+    """Every start of nftables.service begins with `flush ruleset`."""
+    configure(speaker, replace(INSTANCE, accept=False))
+    eventually(lambda: "10.9.0.100" in listed(director), "the table")
+    director.run("nft", "flush", "ruleset")
+    eventually(lambda: "10.9.0.100" in listed(director), "it is there again")
+    assert logged(speaker, "packet_filter_removed")
 
 
 def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: SpeakerHandle) -> None:
