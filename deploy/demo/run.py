@@ -232,9 +232,9 @@ def stop_on_signals() -> None:
         signal.signal(number, stop)
 
 
-def perform(measure_s: float) -> tuple[list[PhaseReport], list[str], list[str]]:
+def perform(name: str, measure_s: float) -> tuple[list[PhaseReport], list[str], list[str]]:
     """Rows, notes, and what was promised and not kept."""
-    stage = Stage()
+    stage = Stage(f"hx{name}", Path(f"/run/haxlb-{name}"))
     with stage:
         play = Play(stage, measure_s)
         try:
@@ -259,11 +259,18 @@ def main() -> int:
         metavar="SECONDS",
         help="how long each phase goes on after its event is over (default: %(default)s)",
     )
+    parser.add_argument(
+        "--name",
+        default="demo",
+        metavar="NAME",
+        help="of this demo: its namespaces are hxNAME-…, its files are in /run/haxlb-NAME; "
+        "two of different names may run at once (default: %(default)s)",
+    )
     options = parser.parse_args()
     stop_on_signals()
     begin = time.monotonic()
     try:
-        rows, notes, missed = perform(options.measure)
+        rows, notes, missed = perform(options.name, options.measure)
     except HaxlbError as problem:
         say(f"demo: {problem}")
         return problem.exit_code

@@ -233,7 +233,9 @@ class Stage:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise HostError("another demo is running on this machine", remedy="wait until it has ended") from None
+            raise HostError(
+                "another demo of this name is running", remedy="wait until it has ended, or give another --name"
+            ) from None
         try:
             self._sweep()
             self.lab.__enter__()

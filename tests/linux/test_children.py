@@ -277,25 +277,29 @@ def test_one_lock_per_directory(tmp_path):
     InstanceLock(tmp_path / "run").release()
 
 
+FIRST, SECOND = (f"hxt{os.getpid()}{each}" for each in "ab")
+"""The locks are the host's: another run of these tests has other interfaces."""
+
+
 def test_one_haxlb_per_virtual_router_of_a_host():
     def instance(interface: str, vrid: int) -> VrrpInstance:
         return VrrpInstance(name="VI", interface=interface, vrid=vrid)
 
-    held = RouterLocks([instance("hxtest0", 51), instance("hxtest0", 52)])
+    held = RouterLocks([instance(FIRST, 51), instance(FIRST, 52)])
     with pytest.raises(HostError, match=rf"^another haxlb runs VRID 52 on hxtest0 of this host: pid {os.getpid()}"):
-        RouterLocks([instance("hxtest1", 52), instance("hxtest0", 52)])
+        RouterLocks([instance(SECOND, 52), instance(FIRST, 52)])
     # What the refused one had taken before is free again.
-    RouterLocks([instance("hxtest1", 52)]).release()
+    RouterLocks([instance(SECOND, 52)]).release()
     held.release()
-    RouterLocks([instance("hxtest0", 52)]).release()
+    RouterLocks([instance(FIRST, 52)]).release()
 
 
 def test_the_virtual_routers_of_both_families_may_share_a_vrid():
     """RFC 9568 section 5.2.3."""
-    four = VrrpInstance(name="VI_4", interface="hxtest0", vrid=51)
-    six = VrrpInstance(name="VI_6", interface="hxtest0", vrid=51, family=6)
+    four = VrrpInstance(name="VI_4", interface=FIRST, vrid=51)
+    six = VrrpInstance(name="VI_6", interface=FIRST, vrid=51, family=6)
     held = RouterLocks([four, six])
-    with pytest.raises(HostError, match=r"^another haxlb runs VRID 51 on hxtest0 of this host"):
+    with pytest.raises(HostError, match=f"^another haxlb runs VRID 51 on {FIRST} of this host"):
         RouterLocks([six])
     held.release()
 

@@ -1,6 +1,7 @@
 """The demo's stage: it leaves nothing behind, however it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,14 +9,17 @@ from pathlib import Path
 
 import pytest
 from demo.report import PHASES
-from demo.stage import PREFIX, Stage, wait_for
+from demo.stage import Stage, wait_for
 
 from haxlb.model.errors import HostError
 
 pytestmark = pytest.mark.netns
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-DIRECTORY = Path("/run/haxlb-demo")
+NAME = f"demo{os.getpid()}"
+"""Not the name that `make demo` gives: one may be running on this machine."""
+PREFIX = f"hx{NAME}"
+DIRECTORY = Path(f"/run/haxlb-{NAME}")
+DEMO = (sys.executable, str(Path(__file__).parents[2] / "deploy" / "demo" / "run.py"), "--name", NAME)
 
 
 def left_over() -> list[str]:
@@ -37,21 +41,21 @@ def fail_on(stage: Stage) -> None:
 
 
 def test_a_stage_removes_what_it_made_also_after_an_error():
-    with pytest.raises(ZeroDivisionError), Stage() as stage:
+    with pytest.raises(ZeroDivisionError), Stage(PREFIX, DIRECTORY) as stage:
         fail_on(stage)
     assert left_over() == []
 
 
 def test_two_demos_at_once_are_refused_and_the_first_one_stays():
-    with Stage() as stage:
+    with Stage(PREFIX, DIRECTORY) as stage:
         with pytest.raises(HostError, match="another demo"):
-            Stage().__enter__()
+            Stage(PREFIX, DIRECTORY).__enter__()
         assert stage.client.run("true").returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_cleans_up(number):
-    demo = subprocess.Popen([sys.executable, str(DEPLOY / "demo" / "run.py")], stderr=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(DEMO, stderr=subprocess.PIPE, text=True)
     try:
         wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
         demo.send_signal(number)
@@ -63,19 +67,19 @@ def test_an_interrupted_demo_cleans_up(number):
 
 
 def test_the_next_demo_removes_what_a_killed_one_has_left():
-    demo = subprocess.Popen([sys.executable, str(DEPLOY / "demo" / "run.py")], stderr=subprocess.DEVNULL)
+    demo = subprocess.Popen(DEMO, stderr=subprocess.DEVNULL)
     wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
     demo.kill()
     demo.wait()
     assert left_over()
-    with Stage():
+    with Stage(PREFIX, DIRECTORY):
         pass
     assert left_over() == []
 
 
 def test_without_root_one_line_says_so():
     done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, str(DEPLOY / "demo" / "run.py")],
+        ["setpriv", "--reuid=65534", "--clear-groups", *DEMO],
         capture_output=True,
         text=True,
         check=False,
@@ -86,7 +90,7 @@ def test_without_root_one_line_says_so():
 
 def test_every_promise_of_the_demo_is_kept():
     done = subprocess.run(
-        [sys.executable, str(DEPLOY / "demo" / "run.py"), "--json", "--measure", "1"],
+        [*DEMO, "--json", "--measure", "1"],
         capture_output=True,
         text=True,
         check=False,
