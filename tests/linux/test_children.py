@@ -286,7 +286,7 @@ def test_one_haxlb_per_virtual_router_of_a_host():
         return VrrpInstance(name="VI", interface=interface, vrid=vrid)
 
     held = RouterLocks([instance(FIRST, 51), instance(FIRST, 52)])
-    with pytest.raises(HostError, match=rf"^another haxlb runs VRID 52 on hxtest0 of this host: pid {os.getpid()}"):
+    with pytest.raises(HostError, match=rf"^another haxlb runs VRID 52 on {FIRST} of this host: pid {os.getpid()}"):
         RouterLocks([instance(SECOND, 52), instance(FIRST, 52)])
     # What the refused one had taken before is free again.
     RouterLocks([instance(SECOND, 52)]).release()
