@@ -309,7 +309,7 @@ def test_the_virtual_routers_of_both_families_may_share_a_vrid():
 def test_no_other_user_can_keep_a_director_from_starting(kind, listens):
     squatting = (
         f"import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX, socket.SOCK_{kind});"
-        f"s.bind('\\0haxlb/hxtest9/9/4'); {'s.listen();' if listens else ''}"
+        f"s.bind('\\0haxlb/{FIRST}/9/4'); {'s.listen();' if listens else ''}"
         "print('there', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -317,7 +317,7 @@ def test_no_other_user_can_keep_a_director_from_starting(kind, listens):
     ) as squatter:
         assert squatter.stdout is not None
         assert squatter.stdout.readline() == "there\n"
-        RouterLocks([VrrpInstance(name="VI", interface="hxtest9", vrid=9)]).release()
+        RouterLocks([VrrpInstance(name="VI", interface=FIRST, vrid=9)]).release()
         squatter.communicate("")
 
 
