@@ -11,6 +11,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from socket import AF_INET6
 
@@ -32,6 +33,17 @@ _MOST_TWINS = 32
 """Prefix lengths of IPv4 beside the one that has gone."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Addresses whose turn it is to be renewed."""
+
+    vips: tuple[Vip, ...]
+    requests: tuple[bytes, ...]
+    """Of those whose interface is there."""
+    lacking: tuple[Vip, ...]
+    """The others."""
+
+
 class Addresses:
     """The VIPs that this process put on, and the requests that put them on and take them off, encoded once."""
 
@@ -42,8 +54,13 @@ class Addresses:
         *,
         lifetime_s: int = LIFETIME_S,
         monotonic: Callable[[], float] = time.monotonic,
+        before_removal: Callable[[], None] = lambda: None,
     ) -> None:
-        """`index_of` names an interface's index now, None when it does not exist; `lifetime_s` 0 = for ever."""
+        """`index_of` names an interface's index now, None when it does not exist; `lifetime_s` 0 = for ever.
+
+        `before_removal` returns when no `Turn` is under way: a renewal must not bring back what is taken off.
+        """
+        self._before_removal = before_removal
         self._rtnetlink = rtnetlink
         self._index_of = index_of
         self._lifetime_s = lifetime_s or FOREVER
@@ -124,7 +141,34 @@ class Addresses:
 
         Raises HostError while any cannot be had, also one of another turn.
         """
-        self._put_on(self._next(most))
+        turn = self.begin_turn(most)
+        try:
+            outcome: list[int] | Exception = self._rtnetlink.change(turn.requests)
+        except OSError as problem:
+            outcome = problem
+        self.end_turn(turn, outcome)
+
+    def begin_turn(self, most: int | None = None) -> Turn:
+        """The first half of `renew`, for who has the requests carried out by somebody else."""
+        vips = tuple(self._next(most))
+        chosen, requests = self._requests(vips, RTM_NEWADDR)
+        return Turn(vips=vips, requests=tuple(requests), lacking=tuple(each for each in vips if each not in chosen))
+
+    def end_turn(self, turn: Turn, outcome: list[int] | Exception) -> None:
+        """The second half: what became of the requests. Raises HostError as `renew` does, all else as it is."""
+        if isinstance(outcome, OSError):
+            raise _refused(outcome) from outcome
+        if isinstance(outcome, Exception):
+            raise outcome
+        asked = [each for each in turn.vips if each not in turn.lacking]
+        refused = _refusals(
+            [*zip(asked, outcome, strict=True), *((each, errno.ENODEV) for each in turn.lacking)], "add"
+        )
+        for vip in turn.vips:
+            self._troubled.pop(vip, None)
+        # What has been taken off meanwhile troubles nobody.
+        self._troubled.update((vip, problem) for vip, problem in refused.items() if vip in self._held)
+        _raise_first(self._troubled)
 
     def restore(self) -> None:
         """Put back those that somebody took off, and touch no other. Raises HostError as `renew` does."""
@@ -176,20 +220,9 @@ class Addresses:
 
     def _change(self, vips: tuple[Vip, ...], kind: int) -> dict[Vip, HostError]:
         """What the kernel did not do, and why."""
-        problems: list[tuple[Vip, int]] = []
-        chosen: list[Vip] = []
-        requests: list[bytes] = []
-        for vip in vips:
-            index = self._index_of(vip.interface)
-            if kind == RTM_DELADDR and index is None:
-                index = self._put.get(vip)
-            if index is None:
-                problems.append((vip, errno.ENODEV))
-            else:
-                if kind == RTM_NEWADDR:
-                    self._put[vip] = index
-                chosen.append(vip)
-                requests.append(self._request(vip, index, kind, deprecated=self._is_deprecated(vip)))
+        if kind == RTM_DELADDR:
+            self._before_removal()
+        chosen, requests = self._requests(vips, kind)
         try:
             results = self._rtnetlink.change(requests)
             if kind == RTM_DELADDR:
@@ -197,10 +230,27 @@ class Addresses:
                 self._remove_twins([each for each, number in zip(requests, results, strict=True) if not number])
         except OSError as problem:
             raise _refused(problem) from problem
-        problems += zip(chosen, results, strict=True)
-        harmless = _GONE if kind == RTM_DELADDR else set()
-        verb = "add" if kind == RTM_NEWADDR else "remove"
-        return {vip: _error(vip, number, verb) for vip, number in problems if number and number not in harmless}
+        numbers = [(vip, errno.ENODEV) for vip in vips if vip not in chosen]
+        numbers += zip(chosen, results, strict=True)
+        if kind == RTM_DELADDR:
+            return _refusals([(vip, number) for vip, number in numbers if number not in _GONE], "remove")
+        return _refusals(numbers, "add")
+
+    def _requests(self, vips: tuple[Vip, ...], kind: int) -> tuple[dict[Vip, None], list[bytes]]:
+        """Those whose interface is there, and a request for each."""
+        chosen: dict[Vip, None] = {}
+        requests: list[bytes] = []
+        for vip in dict.fromkeys(vips):
+            index = self._index_of(vip.interface)
+            if kind == RTM_DELADDR and index is None:
+                index = self._put.get(vip)
+            if index is None:
+                continue
+            if kind == RTM_NEWADDR:
+                self._put[vip] = index
+            chosen[vip] = None
+            requests.append(self._request(vip, index, kind, deprecated=self._is_deprecated(vip)))
+        return chosen, requests
 
     def _remove_other_lengths(self, vips: list[Vip]) -> None:
         """The kernel takes off an IPv6 address only by its very prefix length (net/ipv6/addrconf.c, inet6_addr_del)."""
@@ -240,6 +290,10 @@ class Addresses:
                 request = encode_addition(vip, index, self._lifetime_s, 0 if deprecated else self._lifetime_s)
             self._encoded[key] = request
         return request
+
+
+def _refusals(numbers: Iterable[tuple[Vip, int]], verb: str) -> dict[Vip, HostError]:
+    return {vip: _error(vip, number, verb) for vip, number in numbers if number}
 
 
 def _raise_first(problems: dict[Vip, HostError]) -> None:

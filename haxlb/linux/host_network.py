@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from haxlb.daemon.messages import ConfigureSpeaker
-from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
+from haxlb.linux.addresses import RENEW_EVERY_S, Addresses, Turn
 from haxlb.linux.firewall import Firewall, quiet_interfaces, refused_addresses
 from haxlb.linux.links import Links
 from haxlb.linux.log import Log
+from haxlb.linux.renewer import Outcome, Renewer
 from haxlb.linux.routes import devices_of
 from haxlb.linux.routing import Routing
 from haxlb.linux.rtnetlink import Rtnetlink
@@ -58,8 +59,12 @@ class Watched:
 class HostNetwork:
     """Everything of ours in the kernel's tables, but for the data plane."""
 
-    def __init__(self, rtnetlink: Rtnetlink, links: Links, log: Log) -> None:
-        self.addresses = Addresses(rtnetlink, links.index)
+    def __init__(self, rtnetlink: Rtnetlink, links: Links, log: Log, renewer: Renewer | None = None) -> None:
+        """Without a `renewer`, `renew` waits for the kernel."""
+        self._renewer = renewer
+        self.addresses = Addresses(
+            rtnetlink, links.index, before_removal=renewer.wait if renewer is not None else lambda: None
+        )
         self.routing = Routing(rtnetlink, links.index)
         self._virtual_macs = VirtualMacs(rtnetlink, Sysctls(log))
         self._static = StaticEntries(rtnetlink, self.routing, links.index)
@@ -137,12 +142,24 @@ class HostNetwork:
         """
         held = len(self.addresses.held)
         portions = max(1, -(-held // _PORTION))
-        self._try("addresses", lambda: self.addresses.renew(_PORTION))
+        if self._renewer is None:
+            self._try("addresses", lambda: self.addresses.renew(_PORTION))
+        elif self._renewer.busy:
+            return RENEW_EVERY_S / portions  # it is still the turn of the same ones
+        else:
+            turn = self.addresses.begin_turn(_PORTION)
+            if turn.requests:
+                self._renewer.begin(turn.requests, lambda outcome: self._renewed(turn, outcome))
+            else:
+                self._renewed(turn, [])
         self._portion += 1
         if self._portion >= portions:
             self._portion = 0
             self._look_after()
         return RENEW_EVERY_S / portions
+
+    def _renewed(self, turn: Turn, outcome: Outcome) -> None:
+        self._try("addresses", lambda: self.addresses.end_turn(turn, outcome))
 
     def restore(self) -> None:
         """Put back what somebody took off, at once."""
@@ -161,6 +178,8 @@ class HostNetwork:
 
     async def close(self) -> None:
         """Take off what the speaker does not: static entries, virtual MACs, settings, the firewall's table."""
+        if self._renewer is not None:
+            self._renewer.close()
         self._note("static", "; ".join(map(str, self._static.close())))
         self._try("virtual_macs", self._virtual_macs.close)
         self._sysctls.release()

@@ -49,6 +49,8 @@ _NOT_USABLE = IFA_F_TENTATIVE | IFA_F_DADFAILED | IFA_F_OPTIMISTIC
 _IFINFOMSG = struct.Struct("=BxHiII")
 _HEADER_SIZE = 16
 _SO_RCVBUFFORCE = 33
+_BATCH = 64
+"""Datagrams of events that are taken in one go: whoever changes interfaces without a pause must not hold up adverts."""
 
 
 class Links:
@@ -201,7 +203,7 @@ def link_request(interface: str) -> bytes:
 class LinkMonitor:
     """Calls `on_change(interface)` from the running loop when a watched interface or its addresses may have changed.
 
-    Address changes that `links`' own rtnetlink socket asked for are left out: the VIPs are renewed all the time.
+    Address changes that our own rtnetlink sockets asked for are left out: the VIPs are renewed all the time.
     The kernel does not say who asked for one of IPv6 (inet6_ifa_notify): of our VIPs only the loss of one that is held
     counts there.
     """
@@ -213,10 +215,12 @@ class LinkMonitor:
         on_change: Callable[[str], None],
         log: Log,
         is_held: Callable[[IPAddress], bool] = lambda _: True,
+        *,
+        own_ports: Iterable[int] = (),
     ) -> None:
-        """`is_held` says whether we want this VIP to be on."""
+        """`is_held` says whether we want this VIP to be on; `own_ports` are those of further sockets of ours."""
         self._links = links
-        self._own_port = rtnetlink.port
+        self._own_ports = frozenset((rtnetlink.port, *own_ports))
         self._on_change = on_change
         self._log = log
         self._is_held = is_held
@@ -242,7 +246,7 @@ class LinkMonitor:
 
     def _readable(self) -> None:
         changed: dict[str, None] = {}
-        while True:
+        for _ in range(_BATCH):
             try:
                 datagram = self._socket.recv(1 << 16)
             except (BlockingIOError, InterruptedError):
@@ -271,7 +275,7 @@ class LinkMonitor:
 
     def _interface(self, kind: int, port: int, message: bytes) -> str | None:
         """The watched interface that an event is about, None when it is about none of them."""
-        if kind in (RTM_NEWADDR, RTM_DELADDR) and port != self._own_port:
+        if kind in (RTM_NEWADDR, RTM_DELADDR) and port not in self._own_ports:
             family, _, _, _, index = IFADDRMSG.unpack_from(message, _HEADER_SIZE)
             if family == socket.AF_INET6 and not self._matters(kind, message):
                 return None

@@ -79,6 +79,17 @@ def enter_realtime_class(log: Log, priority: int = PRIORITY, *, runaway_us: int 
     return True
 
 
+def follow(thread: int, who: int = 0) -> None:
+    """Give a thread (0 = the calling one) the scheduling class of another one.
+
+    In a lower one it could lose the CPU while it holds the interpreter, and with it the thread that is in a hurry.
+    """
+    policy, parameters = os.sched_getscheduler(thread), os.sched_getparam(thread)
+    if (os.sched_getscheduler(who), os.sched_getparam(who).sched_priority) != (policy, parameters.sched_priority):
+        with contextlib.suppress(PermissionError):  # then neither has the other one got it for long
+            os.sched_setscheduler(who, policy, parameters)
+
+
 def leave_realtime_class() -> None:
     """Back to the normal class; no capability is needed."""
     os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))

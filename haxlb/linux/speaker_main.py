@@ -46,6 +46,7 @@ from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pacing import Paced
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import Scheduling, freeze_collector
+from haxlb.linux.renewer import Renewer
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import Vip
@@ -79,7 +80,8 @@ class SpeakerProcess:
         self._complaints = Complaints(pipe.log, self._clock)
         self._rtnetlink = Rtnetlink()
         self._links = Links(self._rtnetlink)
-        self._network = HostNetwork(self._rtnetlink, self._links, pipe.log)
+        self._renewer = Renewer()
+        self._network = HostNetwork(self._rtnetlink, self._links, pipe.log, self._renewer)
         self._adverts = AdvertSockets(self._clock, self._complaints)
         self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
         self._scripts = ScriptRunner(pipe.log)
@@ -169,7 +171,12 @@ class SpeakerProcess:
     def _begin(self) -> None:
         """With the first configuration; a spare does not hear of every address that comes and goes meanwhile."""
         self._monitor = LinkMonitor(
-            self._links, self._rtnetlink, self._on_change, self._pipe.log, self._network.addresses.holds
+            self._links,
+            self._rtnetlink,
+            self._on_change,
+            self._pipe.log,
+            self._network.addresses.holds,
+            own_ports=(self._renewer.port,),
         )
         self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import threading
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from haxlb.linux.log import Log
+from haxlb.linux.realtime import follow
 from haxlb.linux.script_process import signal_group, starter
 from haxlb.linux.script_security import Identity, insecurity, unfit
 from haxlb.linux.users import Users
@@ -144,17 +144,6 @@ class TrackScripts:
         if not self._runs:
             self._idle.set()
         self._on_ended(ticket, well, how)
-
-
-def follow(thread: int) -> None:
-    """Take the scheduling class of that thread for the calling one.
-
-    In a lower one it could lose the CPU while it holds the interpreter, and with it the thread that is in a hurry.
-    """
-    policy, parameters = os.sched_getscheduler(thread), os.sched_getparam(thread)
-    if (os.sched_getscheduler(0), os.sched_getparam(0).sched_priority) != (policy, parameters.sched_priority):
-        with contextlib.suppress(PermissionError):  # then neither has the other one got it for long
-            os.sched_setscheduler(0, policy, parameters)
 
 
 def _runner(script: TrackScript, users: Users) -> Identity | str:
