@@ -46,6 +46,8 @@ class ConfigFile:
 
     def load_now(self) -> Loaded:
         """Read them. Raises RefusedConfig."""
+        for path in (self._path, self._settings):
+            _refuse_endless(path)
         interfaces = frozenset(name for _, name in socket.if_nameindex())
         found = load(
             self._path,
@@ -64,3 +66,9 @@ class ConfigFile:
 
     def _missing_program(self, argv: tuple[str, ...]) -> str:
         return missing_program(argv, str(self._path.parent))
+
+
+def _refuse_endless(path: Path | None) -> None:
+    """A pipe that nobody writes to would hold up every command for ever, and one cannot be read again by a reload."""
+    if path is not None and path.is_fifo():
+        raise RefusedConfig(f"{path} is a pipe", report=f"{path}: fatal: it is a pipe: give the path of a file")
