@@ -7,6 +7,7 @@ to have new ones crafted.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterable
@@ -20,6 +21,9 @@ from haxlb.model.errors import NotPermitted
 
 _BROADCAST = b"\xff" * 6
 _ETHERTYPE_ARP = 0x0806
+_SO_SNDBUFFORCE = 32
+_SEND_BUFFER = 2 << 20
+"""Doubled by the kernel (socket(7)): room for five rounds over a thousand addresses that no driver has sent yet."""
 _MAC_LENGTH = len("aa:bb:cc:dd:ee:ff")
 # RFC 826 for IPv4 over Ethernet: hardware type 1, protocol 0x0800, lengths 6 and 4, operation 1 (request).
 _ARP_REQUEST = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
@@ -66,6 +70,12 @@ class Announcer:
                 "may not announce addresses: CAP_NET_RAW is missing",
                 remedy="run as root, or give the unit AmbientCapabilities=CAP_NET_RAW CAP_NET_ADMIN",
             ) from problem
+        # A link may take no frames for as long as it likes (one that its switch has paused): adverts leave by others.
+        self._socket.setblocking(False)
+        with contextlib.suppress(
+            OSError
+        ):  # without CAP_NET_ADMIN the default must do: some hundred frames on their way
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SEND_BUFFER)
 
     def take(self, frames: Iterable[GarpFrame]) -> None:
         """Replace the ready-made frames by these."""

@@ -319,6 +319,21 @@ def test_a_frame_that_is_missing_or_for_another_mac_is_made_on_the_spot(one: Hos
     announcer.close()
 
 
+def test_a_link_that_takes_no_more_frames_holds_nobody_up(one: Host) -> None:
+    """Paused by its switch, say: without an end, as far as the speaker can tell."""
+    log = Lines()
+    with inside(one.namespace):
+        announcer = Announcer(lambda _: "02:00:00:00:00:01", Complaints(log, MonotonicClock()), lambda *_: None)
+    one.run(*["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "8kbit", "burst", "1600", "latency", "3600s"])
+    try:
+        announcer.announce([vip(f"10.7.{n // 250}.{n % 250}") for n in range(20_000)])
+        assert 1_000 < announcer.sent < 20_000
+        assert log.lines[0][0] == "garp_not_sent"
+    finally:
+        one.run(*["tc", "qdisc", "del", "dev", "eth0", "root"])
+        announcer.close()
+
+
 def test_tshark_finds_nothing_wrong_with_an_announcement(tmp_path: Path) -> None:
     frames = [
         announcement("02:00:00:00:00:01", IPv4Address("10.9.0.100"), "absent0"),
