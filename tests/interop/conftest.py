@@ -14,15 +14,16 @@ from tests.interop.stories import Story
 NEEDED = ("keepalived", "tshark", "/usr/lib/frr/vrrpd")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def outcome(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Story], None]]:
-    """Waits for the end of a story; all stories that were selected begin at once."""
+    """Waits for the end of a story; all stories of the module that were selected begin at once."""
     for each in NEEDED:
         if not shutil.which(each):
             pytest.fail(f"{each} is not installed: run `make setup`")
-    params = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    items = [item for item in request.session.items if item.path == request.path]
+    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
     chosen = [each["story"] for each in params if isinstance(each.get("story"), Story)]
 
     def live(number: int, story: Story, directory: Path) -> None:

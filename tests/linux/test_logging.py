@@ -100,7 +100,8 @@ def test_a_line_longer_than_what_a_full_pipe_takes_stops_nothing():
             assert process.stdout.readline() == b"on\n", "it was not held up"
             received = os.read(reading, 1 << 20)
             process.stdin.close()
-            received += os.read(reading, 1 << 20)
+            while more := os.read(reading, 1 << 20):
+                received += more
     finally:
         os.close(reading)
     *lines, again, lost = received.decode(errors="replace").splitlines()

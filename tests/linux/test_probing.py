@@ -432,7 +432,7 @@ def test_a_regex_that_backtracks_for_ever_ends_and_the_next_one_is_judged() -> N
     begin = time.process_time()
     outcome = outcome_of(answering(response(body=b"a" * 30 + b"!")), slow)
     assert outcome == failed("regex '(a+)+$' takes too long on this body")
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < 10
     assert outcome_of(answering(response(body=b"aaa")), slow).finding is Finding.PASSED
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
 

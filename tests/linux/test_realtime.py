@@ -48,6 +48,7 @@ for settings in json.loads(sys.argv[1]):
 print(json.dumps(out))
 """
 ALL = sorted(os.sched_getaffinity(0))
+INHERITED = os.getpriority(os.PRIO_PROCESS, 0)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: real-time class, locked memory")
 
 
@@ -65,7 +66,7 @@ def test_as_it_is_configured():
     assert state == {
         "realtime": True,
         "priority": SpeakerSettings().realtime_priority,
-        "nice": 0,
+        "nice": INHERITED,
         "child_nice": 0,
         "locked": True,
         "cpus": ALL,
@@ -108,4 +109,4 @@ def test_without_the_capability_it_runs_on_and_says_so_once():
         assert second["said"] == ["no_realtime_class"]
     (state,) = apply({"realtime_priority": 0, "nice": -5, "lock_memory": False}, drop="sys_nice")
     if resource.getrlimit(resource.RLIMIT_NICE)[0] == 0:
-        assert (state["nice"], state["said"]) == (0, ["no_priority"])
+        assert (state["nice"], state["said"]) == (INHERITED, ["no_priority"])
