@@ -108,10 +108,11 @@ class _Fifo:
             os.fchmod(self._fd, MODE)
             os.fchown(self._fd, owner.uid, owner.gid)
         except OSError as problem:
-            os.close(self._fd)
+            self.close()
             self._fd = -1
             raise HostError(
-                f"cannot give it to its user: {problem.strerror}", remedy="run haxlb as root, or remove the FIFO"
+                f"cannot give it to its user: {problem.strerror}",
+                remedy="run haxlb as root, with CAP_CHOWN and CAP_FOWNER in the unit's CapabilityBoundingSet=",
             ) from problem
         self._read(self._launcher)
 

@@ -5,7 +5,9 @@ import grp
 import os
 import pwd
 import select
+import shutil
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Coroutine
@@ -455,3 +457,42 @@ def test_another_script_replaces_the_reader_and_the_same_one_stays(tmp_path: Pat
         assert log.events == []
 
     run(test())
+
+
+OF_ANOTHER_USER = """
+import asyncio, os, sys
+from haxlb.linux.notify_fifo import NotifyFifos
+from haxlb.model.notification import NotifyFifo, ScriptSettings
+
+async def test():
+    for _ in range(2):  # the second time it is there, and the other user's
+        fifos = NotifyFifos(lambda *said, **fields: print(said, fields))
+        fifos.configure([NotifyFifo(path=sys.argv[1], vrrp=True)], ScriptSettings(user="nobody"), "/")
+        os.link(sys.argv[1], sys.argv[1] + ".kept")
+        await fifos.close()
+        os.rename(sys.argv[1] + ".kept", sys.argv[1])
+
+asyncio.run(test())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_the_units_capabilities_are_enough_for_a_fifo_of_another_user(tmp_path: Path) -> None:
+    unit = (Path(__file__).parents[2] / "deploy/systemd/haxlb.service").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
+    capabilities = [each.removeprefix("CAP_").lower() for each in line.partition("=")[2].split()]
+    bounding = ",".join(["-all", *(f"+{each}" for each in capabilities)])
+    command = ["setpriv", f"--bounding-set={bounding}", "--inh-caps=-all", sys.executable, "-c", OF_ANOTHER_USER]
+    path = tmp_path / "fifo"
+    done = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert path.stat().st_uid == pwd.getpwnam("nobody").pw_uid
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_what_cannot_be_given_to_its_user_is_not_left_behind(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    command = ["setpriv", "--bounding-set=-chown", "--inh-caps=-all", sys.executable, "-c", OF_ANOTHER_USER, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "CAP_CHOWN" in done.stdout
+    assert not path.exists()
