@@ -8,7 +8,7 @@ from pathlib import Path
 
 from haxlb.linux.script_process import SETPRIV, environment
 from haxlb.linux.script_security import locate, unfit
-from haxlb.linux.users import Users, popen_arguments, setpriv_options
+from haxlb.linux.users import Users, popen_arguments, refusal, setpriv_options
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.notification import ScriptSettings
@@ -34,6 +34,8 @@ class Launcher:
         SIGTERM when this process dies, as keepalived's scripts get it.
         """
         who = self.users.of(command)
+        if why := refusal(who):
+            raise HostError(why, remedy="run haxlb as root, or name no user in script_user and behind the command")
         argv = self._found(command.argv)
         # Each time: a path that was safe when the configuration was read may lead elsewhere now.
         if why := unfit(argv, who, security=self.settings.security):
@@ -55,7 +57,7 @@ class Launcher:
                 **privileges,
             )
         except OSError as problem:
-            raise HostError(str(problem.strerror), remedy=_remedy(problem)) from problem
+            raise HostError(str(problem.strerror), remedy="check the path and that it may be executed") from problem
         except ValueError as problem:  # a NUL byte in an argument
             raise HostError(str(problem), remedy="take it out of the configuration") from problem
 
@@ -66,9 +68,3 @@ class Launcher:
         if not argv[0].startswith("/") and self.directory:
             return (f"{self.directory}/{argv[0]}", *argv[1:])
         return argv
-
-
-def _remedy(problem: OSError) -> str:
-    if isinstance(problem, PermissionError) and os.geteuid() != 0:
-        return "only root runs scripts as other users; also check the path and that it may be executed"
-    return "check the path and that it may be executed"

@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 
 from haxlb.linux.script_security import Identity, locate
-from haxlb.linux.users import group_options
+from haxlb.linux.users import setpriv_options
 from haxlb.model.errors import HostError
 
 SETPRIV = "/usr/bin/setpriv"
@@ -43,7 +43,7 @@ def starter(argv: _Words, runner: Identity, *, setpriv: str = SETPRIV) -> Callab
     path = locate(argv[0]) or argv[0]
     same = (runner.uid, runner.gid) == (os.geteuid(), os.getegid()) and not runner.groups
     if os.access(setpriv, os.X_OK):
-        work = _spawning([setpriv, *_options(runner), "--", path, *argv[1:]])
+        work = _spawning([setpriv, *setpriv_options(runner), "--", path, *argv[1:]])
     elif same:
         work = _spawning([path, *argv[1:]])
     else:
@@ -79,13 +79,6 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 def environment() -> dict[str, str]:
     """Ours, without what would change how a script is loaded or read."""
     return {name: value for name, value in os.environ.items() if name not in _WITHHELD}
-
-
-def _options(runner: Identity) -> list[str]:
-    options = ["--pdeathsig", "TERM"]
-    if os.geteuid() == 0:
-        options += ["--reuid", str(runner.uid), "--regid", str(runner.gid), *group_options(runner)]
-    return options
 
 
 def _spawning(argv: _Words) -> Callable[[], int]:

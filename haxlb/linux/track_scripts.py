@@ -14,7 +14,7 @@ from haxlb.linux.log import Log
 from haxlb.linux.realtime import follow
 from haxlb.linux.script_process import signal_group, starter
 from haxlb.linux.script_security import Identity, insecurity, unfit
-from haxlb.linux.users import Users
+from haxlb.linux.users import Users, refusal
 from haxlb.model.errors import HostError
 from haxlb.model.notification import ScriptSettings
 from haxlb.model.tracking import TrackScript
@@ -148,9 +148,10 @@ class TrackScripts:
 
 def _runner(script: TrackScript, users: Users) -> Identity | str:
     try:
-        return users.of(script.run)
+        runner = users.of(script.run)
     except HostError as problem:
         return problem.message
+    return refusal(runner) or runner
 
 
 def _words(code: int) -> str:

@@ -45,6 +45,13 @@ def ourselves() -> Identity:
     return Identity(uid=os.geteuid(), gid=os.getegid())
 
 
+def refusal(who: Identity) -> str:
+    """Why we cannot start anything as this user, empty where we can: only root can be somebody else."""
+    if os.geteuid() == 0 or not popen_arguments(who):
+        return ""
+    return f"only root runs scripts as another user, and it is to run as {who.name or f'uid {who.uid}'}"
+
+
 def popen_arguments(who: Identity) -> dict[str, Any]:
     """Arguments of `subprocess.Popen` that make the child this user, with these supplementary groups only.
 
