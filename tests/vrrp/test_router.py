@@ -10,7 +10,7 @@ import pytest
 
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignAdvertHeard, PeerHeard, RoleChanged
-from haxlb.model.node import Role
+from haxlb.model.node import Role, VirtualMac
 from haxlb.vrrp.inputs import HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
 
 SECOND = 1_000_000
@@ -479,6 +479,12 @@ def test_a_changed_priority_shows_in_an_advert_and_changes_no_role(bench):
     it = bench().as_master()
     assert _reload(it, priority=50) == ["advert 50"]
     assert it.role is Role.MASTER
+
+
+def test_another_virtual_mac_shows_in_an_advert(bench):
+    """Switches learn from it where the MAC is."""
+    it = bench().as_master()
+    assert _reload(it, virtual_mac=VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33")) == ["advert 100"]
 
 
 def test_a_changed_priority_shifts_the_timer_of_a_backup(bench):
