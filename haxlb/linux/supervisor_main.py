@@ -25,6 +25,7 @@ from haxlb.linux.children import Children
 from haxlb.linux.config_file import ConfigFile
 from haxlb.linux.control_socket import ControlSocket
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
+from haxlb.linux.log import Complaints
 from haxlb.linux.logging_setup import Log
 from haxlb.linux.mail import Mailer
 from haxlb.linux.mqtt import Broker
@@ -138,10 +139,10 @@ def _log_findings(log: Log, findings: Findings) -> None:
 
 async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_log_bug(log))
     set_nice(log, SUPERVISOR_NICE)
     notify_address = take_notify_socket()
     clock, wall = MonotonicClock(), WallClock()
+    loop.set_exception_handler(log_bug(log, Complaints(log, clock)))
 
     # The adapters speak to a supervisor that is made of them.
     def on_message(name: str, message: Message) -> None:
@@ -229,9 +230,19 @@ def _nobody(_: Step) -> None:
     """Nobody listens to the steps."""
 
 
-def _log_bug(log: Log) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+def log_bug(log: Log, complaints: Complaints) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """What a loop does with what nobody has caught. Lacks are none of ours, and asyncio tells of a hundred at once."""
+
     def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         problem = context.get("exception")
+        if isinstance(problem, OSError) and problem.errno in _LACKS:
+            complaints.complain(
+                "resources_lacking",
+                message=context.get("message", ""),
+                reason=problem.strerror,
+                remedy="see the limits of open files, processes and memory",
+            )
+            return
         where = problem.__traceback__ if isinstance(problem, BaseException) else None
         while where is not None and where.tb_next is not None:
             where = where.tb_next
