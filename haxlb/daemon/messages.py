@@ -235,7 +235,7 @@ Message = (
 
 def encode(message: Message) -> bytes:
     """One line, newline included."""
-    return json.dumps(to_json(message, tag=True), separators=(",", ":")).encode() + b"\n"
+    return json.dumps(to_json(message, tag=True, lean=True), separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
