@@ -4,7 +4,8 @@ Multicast: whoever runs VRRP has joined 224.0.0.18, and its kernel says so when 
 group (RFC 3376 section 4.1): a membership ends with the process that holds it. The query comes from 0.0.0.0, so that no
 router and no switch takes us for the link's querier (RFC 4541 section 2.1.1). A snooping switch may keep the answers
 from us; then, and for unicast peers, an ARP answer of a known address is all that can be had: that host is up, its VRRP
-unproven. `haxlb failover` watches the take-over in any case.
+unproven. Of IPv6, whoever has joined ff02::12 answers an echo request to it (group_echo). `haxlb failover` watches
+the take-over in any case.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
-from ipaddress import IPv4Address
+from collections.abc import Callable, Iterator
+from functools import partial
+from ipaddress import IPv4Address, ip_address
 
 from haxlb.linux.adverts import VRRP_GROUP
 from haxlb.linux.arp import ArpSocket
+from haxlb.linux.group_echo import first_listener
+from haxlb.linux.neighbour_solicitation import NeighbourSocket
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import VrrpInstance
+from haxlb.vrrp.advert_checks import MULTICAST_GROUP6 as VRRP_GROUP6
 
 ROUND_S = 0.4
 QUICK_ROUND_S = 0.1
@@ -43,13 +48,15 @@ class PeerProbe:
     async def probe(self, instance: VrrpInstance, asked: tuple[str, ...]) -> str:
         """A sentence that says how a peer showed that it lives, empty when none did; takes at most two seconds."""
         if not instance.peers:
-            listener = await _first_listener(instance.interface)
+            group = instance.multicast_group or (VRRP_GROUP if instance.family == 4 else VRRP_GROUP6)  # noqa: PLR2004
+            listener = await _first_listener(instance.interface, group)
             if listener:
-                return f"{listener} listens to VRRP ({VRRP_GROUP}) on {instance.interface}"
-        for address in map(IPv4Address, asked):
+                return f"{listener} listens to VRRP ({group}) on {instance.interface}"
+        for address in map(ip_address, asked):
             mac = await _resolve(instance.interface, address)
             if mac:
-                return f"{address} answers ARP ({mac}); whether it speaks VRRP cannot be seen, a backup is silent"
+                how = "ARP" if address.version == 4 else "neighbour discovery"  # noqa: PLR2004
+                return f"{address} answers {how} ({mac}); whether it speaks VRRP cannot be seen, a backup is silent"
         return ""
 
     async def is_up(self, interface: str, address: IPAddress) -> bool:
@@ -98,23 +105,25 @@ def _joined(report: bytes) -> Iterator[IPv4Address]:
         offset += 8 + 4 * (sources + auxiliary)
 
 
-async def _first_listener(interface: str) -> IPv4Address | None:
+async def _first_listener(interface: str, group: IPAddress) -> IPAddress | None:
+    if not isinstance(group, IPv4Address):
+        return await first_listener(interface, group, rounds=ROUNDS, round_s=ROUND_S)
     try:
         with _igmp_socket(interface) as ears, socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0) as mouth:
-            group_mac = b"\x01\x00\x5e" + bytes((VRRP_GROUP.packed[1] & 0x7F,)) + VRRP_GROUP.packed[2:]
+            group_mac = b"\x01\x00\x5e" + bytes((group.packed[1] & 0x7F,)) + group.packed[2:]
             for _ in range(ROUNDS):
-                mouth.sendto(igmp_query(VRRP_GROUP), (interface, _ETH_P_IP, 0, 0, group_mac))
+                mouth.sendto(igmp_query(group), (interface, _ETH_P_IP, 0, 0, group_mac))
                 with contextlib.suppress(TimeoutError):
-                    return await asyncio.wait_for(_hear_report(ears), ROUND_S)
+                    return await asyncio.wait_for(_hear_report(ears, group), ROUND_S)
     except OSError:  # the interface is gone or down: nobody is heard there
         pass
     return None
 
 
-async def _hear_report(ears: socket.socket) -> IPv4Address:
+async def _hear_report(ears: socket.socket, group: IPv4Address) -> IPv4Address:
     loop = asyncio.get_running_loop()
     while True:
-        who = reporter(await loop.sock_recv(ears, 2048), VRRP_GROUP)
+        who = reporter(await loop.sock_recv(ears, 2048), group)
         # What our own kernel reports comes back to us, as all multicast does.
         if who is not None and not _is_ours(who):
             return who
@@ -143,10 +152,10 @@ def _igmp_socket(interface: str) -> socket.socket:
     return ears
 
 
-async def _resolve(interface: str, address: IPv4Address, round_s: float = ROUND_S) -> str:
+async def _resolve(interface: str, address: IPAddress, round_s: float = ROUND_S) -> str:
     """MAC that answers for this address, empty when none does."""
     try:
-        channel = ArpSocket(interface)
+        channel, ask = _channel(interface, address)
     except OSError:
         return ""
     loop = asyncio.get_running_loop()
@@ -161,7 +170,7 @@ async def _resolve(interface: str, address: IPv4Address, round_s: float = ROUND_
     loop.add_reader(channel.fileno(), readable)
     try:
         for _ in range(ROUNDS):
-            channel.ask(address)
+            ask()
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(answered), round_s)
     except OSError:
@@ -170,6 +179,15 @@ async def _resolve(interface: str, address: IPv4Address, round_s: float = ROUND_
         loop.remove_reader(channel.fileno())
         channel.close()
     return ""
+
+
+def _channel(interface: str, address: IPAddress) -> tuple[ArpSocket | NeighbourSocket, Callable[[], None]]:
+    """Where the answer comes, and how to ask for it."""
+    if isinstance(address, IPv4Address):
+        arp = ArpSocket(interface)
+        return arp, partial(arp.ask, address)
+    neighbours = NeighbourSocket(interface)
+    return neighbours, partial(neighbours.ask, address)
 
 
 def _checksum(data: bytes) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -141,6 +142,38 @@ def test_whether_a_host_is_up_is_seen_by_arp_and_soon(lab):
     eventually(lambda: is_up("10.7.0.2"), "it answers again")
     assert not is_up("10.7.0.250")
     assert not is_up("fe80::2")
+
+
+@pytest.fixture
+def six(lab):
+    """The lab with IPv6 on its links; the link-local addresses by host."""
+    found = {}
+    for name in ("d1", "d2"):
+        host = lab.hosts[name]
+        host.sysctl(net__ipv6__conf__all__disable_ipv6=0, net__ipv6__conf__eth0__disable_ipv6=0)
+        host.run("ip", "address", "flush", "dev", "eth0", "scope", "link")
+        found[name] = f"fe80::{name}"
+        host.run("ip", "address", "add", f"{found[name]}/64", "dev", "eth0", "nodad")
+    return found
+
+
+def test_who_listens_to_the_vrrp_group_of_ipv6_is_found(lab, six):
+    """It used to end the command: a planned hand-over of an IPv6 instance was not to be had."""
+    instance = replace(INSTANCE, family=6, vips=())
+    d1, d2 = lab.hosts["d1"], lab.hosts["d2"]
+    assert probe(d1.namespace, instance) == ""
+    with contextlib.ExitStack() as joined:
+        for host in (d1, d2):  # our own membership is no peer
+            with inside(host.namespace):
+                member = joined.enter_context(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM))
+                wanted = ip_address("ff02::12").packed + struct.pack("=i", socket.if_nametoindex("eth0"))
+                member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
+                said = probe(d1.namespace, instance)
+                assert said == ("" if host is d1 else f"{six['d2']} listens to VRRP (ff02::12) on eth0")
+    assert probe(d1.namespace, instance) == ""
+    said = probe(d1.namespace, instance, "fe80::99", six["d2"])
+    assert said.startswith(f"{six['d2']} answers neighbour discovery ({d2.mac()})")
+    assert probe(d1.namespace, replace(instance, interface="eth9"), six["d2"]) == ""
 
 
 def test_our_own_membership_is_no_peer(lab):
