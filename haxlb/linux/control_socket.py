@@ -179,7 +179,16 @@ class ControlSocket:
                 writer.write(encode(what))
 
         # A client that goes away is noticed only when it is answered: a hand-over is never left half done.
-        return await self._command(request, step)
+        try:
+            return await self._command(request, step)
+        except OSError as problem:  # not the client's: no descriptor, no memory for what the command needs
+            self._log("error", "command_failed", command=type(request).__name__, reason=problem.strerror or problem)
+            return Answer(
+                ok=False,
+                exit_code=71,
+                message=f"it could not be carried out: {problem.strerror or problem}",
+                remedy="see the limits of open files, processes and memory",
+            )
 
     async def _put(self, writer: asyncio.StreamWriter, reply: Reply) -> None:
         writer.write(encode(reply))

@@ -135,6 +135,8 @@ class Firewall:
             with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
                 process = self._begin(ruleset(*self._wanted), said, complaints)
                 self._judge(_waited_for(process), complaints)
+        except OSError as problem:
+            self._on_problem(self._lack(problem))
         except HostError as problem:
             self._on_problem(problem)
         else:
@@ -166,8 +168,11 @@ class Firewall:
             self._on_problem(None)
 
     async def _run(self, text: str) -> None:
-        with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
-            self._judge(await _ended(self._begin(text, said, complaints)), complaints)
+        try:
+            with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
+                self._judge(await _ended(self._begin(text, said, complaints)), complaints)
+        except OSError as problem:
+            raise self._lack(problem) from problem
 
     def _begin(self, text: str, said: io.FileIO, complaints: io.FileIO) -> int:
         said.write(text.encode())
@@ -186,6 +191,11 @@ class Firewall:
                 f"{self._lacking}: nft: {first}",
                 remedy=f"run as root on a kernel with nf_tables (modprobe nf_tables), or {self._otherwise}",
             )
+
+    def _lack(self, problem: OSError) -> HostError:
+        return HostError(
+            f"{self._lacking}: {problem.strerror}", remedy="see the limits of open files, processes and memory"
+        )
 
     @property
     def _lacking(self) -> str:

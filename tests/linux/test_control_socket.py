@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import stat
@@ -35,10 +36,13 @@ class Daemon:
         self.finished: list[Request] = []
         self.gate: asyncio.Event | None = None
         self.padding = ""
+        self.lack: OSError | None = None
         self.logged: list[str] = []
 
     async def command(self, request: Request, step: Callable[[Step], None]) -> Answer:
         self.requests.append(request)
+        if self.lack is not None:
+            raise self.lack
         if isinstance(request, Failover):
             step(Step(subject="VI_1", step="check", ok=True, reason="MASTER here"))
         if self.gate is not None and not isinstance(request, Show):
@@ -96,6 +100,24 @@ def test_several_requests_on_one_connection(tmp_path):
         await client.close()
 
     scene(tmp_path, play)
+
+
+def test_a_command_for_which_the_host_lacks_something_is_answered(tmp_path):
+    """It used to look like a client that had gone away: no answer, and no line."""
+
+    async def play(daemon, path):
+        daemon.lack = OSError(errno.EMFILE, "Too many open files")
+        client = await Client.connect(path)
+        await client.say(encode(Reload()))
+        answer = await client.hear()
+        assert (answer.ok, answer.exit_code) == (False, 71)
+        assert answer.message == "it could not be carried out: Too many open files"
+        daemon.lack = None
+        await client.say(encode(Reload()))
+        assert (await client.hear()).ok
+        await client.close()
+
+    assert scene(tmp_path, play).logged == ["command_failed"]
 
 
 def test_steps_come_before_their_answer(tmp_path):

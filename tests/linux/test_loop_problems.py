@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from haxlb.linux.log import Complaints
 from haxlb.linux.supervisor_main import log_bug
@@ -23,7 +25,7 @@ def told(*problems: dict[str, Any]) -> list[Line]:
     def log(level: str, event: str, **fields: object) -> None:
         lines.append((level, event, fields))
 
-    handler = log_bug(log, Complaints(log, Clock()))
+    handler = log_bug(cast("Any", log), Complaints(log, Clock()))
     loop = asyncio.new_event_loop()
     for each in problems:
         handler(loop, each)
@@ -43,11 +45,12 @@ def test_a_lack_that_asyncio_tells_of_a_hundred_times_is_one_line_and_no_bug() -
 
 
 def test_a_bug_is_said_with_its_place() -> None:
-    try:
+    def callback() -> None:
         raise KeyError("x")
-    except KeyError as problem:
-        caught = problem
-    ((level, event, fields),) = told({"message": "in a callback", "exception": caught})
+
+    with pytest.raises(KeyError) as caught:
+        callback()
+    ((level, event, fields),) = told({"message": "in a callback", "exception": caught.value})
     assert (level, event) == ("error", "bug")
     assert fields["reason"] == "KeyError('x')"
     assert str(fields["place"]).startswith(f"{__file__}:")
