@@ -87,6 +87,11 @@ class HostNetwork:
             self._firewall.refuse_at_once(refused_addresses(config.instances), quiet)
         return self.make()
 
+    @property
+    def virtual_interfaces(self) -> tuple[str, ...]:
+        """Those of virtual MACs that are there, or were until somebody removed them."""
+        return self._virtual_macs.made
+
     def make(self) -> str:
         """Make virtual MACs and settings, again where they have gone with an interface; what could not be."""
         problems = self._virtual_macs.ensure(self._config.instances)

@@ -110,7 +110,7 @@ class SpeakerProcess:
         self._watched_sockets: set[int] = set()
         self._status_due = False
         self._frozen = False
-        self._restoration = Paced(self._network.restore, RESTORE_PAUSE_S)
+        self._restoration = Paced(self._restore, RESTORE_PAUSE_S)
         self._renewal: asyncio.TimerHandle | None = None
 
     # -- orders of the supervisor
@@ -292,6 +292,13 @@ class SpeakerProcess:
                 self._pipe.log("error", "instance_not_run", reason=problem)
         # Whoever took a VIP of ours off (an operator, a network manager) is corrected at once, in a fight a bit later.
         self._restoration.ask()
+
+    def _restore(self) -> None:
+        virtual = map(self._links.known, self._network.virtual_interfaces)
+        if any(link is not None and not link.up for link in virtual):
+            # Set down by hand: the adverts may go out below it (vmac_xmit_base), and nobody could reach the VIP.
+            self._restore_virtual_macs()
+        self._network.restore()
 
     def _renew(self) -> None:
         # A process that was stalled may have lost its role meanwhile: what has arrived comes first.

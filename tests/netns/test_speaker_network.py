@@ -132,6 +132,27 @@ def test_all_of_an_instance_follows_its_role(director: Host, speaker: SpeakerHan
     eventually(lambda: nothing(director), "they are gone")
 
 
+def test_a_virtual_mac_that_somebody_sets_down_is_up_again(director: Host, speaker: SpeakerHandle) -> None:
+    """With vmac_xmit_base the peer goes on hearing us: nobody would have the VIP."""
+    mac = VMAC.virtual_mac
+    assert mac is not None
+    configure(speaker, replace(VMAC, virtual_mac=replace(mac, xmit_base=True)))
+    eventually(lambda: own(director, "vrrp.51") == {"10.9.0.100"}, "the VIP")
+
+    def is_up() -> bool:
+        return "UP" in json.loads(director.run("ip", "-j", "link", "show", "dev", "vrrp.51").stdout)[0]["flags"]
+
+    for _ in range(3):
+        director.run("ip", "link", "set", "vrrp.51", "down")
+        eventually(is_up, "it is up again")
+    assert own(director, "vrrp.51") == {"10.9.0.100"}
+    director.run("ip", "link", "set", "eth0", "down")
+    speaker.becomes(Role.FAULT)
+    director.run("ip", "link", "set", "eth0", "up")
+    speaker.becomes(Role.MASTER)
+    assert logged(speaker, "virtual_mac_missing") == []
+
+
 def test_a_packet_filter_that_somebody_flushes_is_made_again(director: Host, speaker: SpeakerHandle) -> None:
     """Every start of nftables.service begins with `flush ruleset`."""
     configure(speaker, replace(INSTANCE, accept=False))
