@@ -48,5 +48,5 @@ def _complain_of_weight(placed: PlacedInstance, track: PlacedTrack, group: SyncG
         track.where,
         f"{placed.instance.name} is in vrrp_sync_group {group.name}, whose members weigh alike: {consequence},"
         " as in keepalived",
-        f"track {name} in the group, without weight here, or add `sync_group_tracking_weight` to the group",
+        "add `sync_group_tracking_weight` to the group, or `weight 0` to the line (its failure is FAULT then)",
     )
