@@ -13,6 +13,7 @@
 #include "parse.h"
 
 #define SECONDS(n) ((__u32)(n) * TICKS_PER_SECOND)
+#define CLOSING_SURE 2 /* seconds for which a closing flow without a packet is not in doubt */
 #define READ_ONCE(place) (*(volatile __typeof__(place) *)&(place))
 #define WRITE_ONCE(place, content) (*(volatile __typeof__(place) *)&(place) = (content))
 
@@ -110,18 +111,26 @@ static __always_inline __u8 state_of_first(const struct packet *packet)
 	return packet->flags & (TCP_FIN | TCP_RST) ? FLOW_TCP_CLOSING : FLOW_TCP_NEW;
 }
 
-/*
- * Keep the stamp to a second: most packets then write nothing, and CPUs do not fight for the cache line. Who loses the
- * race leaves it: another packet of the flow has just done the same, or the way is no longer the flow's.
- */
-static __always_inline void flow_touch(struct flow *flow, __u64 value, const struct packet *packet, __u32 now)
+/* Keep the stamp to a second: most packets then write nothing, and CPUs do not fight for the cache line. */
+static __always_inline int flow_needs_touch(__u64 value, __u8 state, __u32 now)
 {
-	__u8 state = state_after(packet, FLOW_STATE(value));
+	return state != FLOW_STATE(value) || age_of(value, now) >= SECONDS(1);
+}
 
-	if (state == FLOW_STATE(value) && age_of(value, now) < SECONDS(1))
-		return;
+/* Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. */
+static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 state, __u32 now)
+{
 	__sync_val_compare_and_swap(&flow->value, value,
 				    FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now));
+}
+
+/*
+ * A flow that was closing and has been silent: its client may have opened another one on the same ports since, through
+ * the other director, and this packet may be that one's. docs/adr/0003-ask-the-peer.md
+ */
+static __always_inline int flow_is_in_doubt(__u64 value, __u32 now)
+{
+	return FLOW_STATE(value) == FLOW_TCP_CLOSING && age_of(value, now) >= SECONDS(CLOSING_SURE);
 }
 
 static __always_inline __u32 flow_score(__u64 value, __u32 now)

@@ -11,6 +11,11 @@
 
 #include "abi.h"
 
+/*
+ * EtherType of an IPv4 packet of which a director doubts whose it is: it asks the other one by it. Of those that IEEE 802
+ * leaves to local use: the packet itself stays as it is, and who does not know it drops it.
+ */
+#define ETH_P_IN_DOUBT 0x88b5
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
 
 #define TCP_FIN 0x01
@@ -35,19 +40,14 @@ static __always_inline int is_syn(const struct packet *packet)
 	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
-/* Fill `packet`; returns REASON_FORWARDED when it may be a service's. */
+/* Fill `packet` from a frame of IPv4; returns REASON_FORWARDED when it may be a service's. */
 static __always_inline enum reason parse(struct xdp_md *context, struct packet *packet)
 {
 	void *frame = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-	struct ethhdr *ethernet = frame;
 	struct iphdr *ip = frame + ETH_HLEN;
 	__u32 header, transport = sizeof(struct udphdr);
 	__u16 *ports;
 
-	if ((void *)(ethernet + 1) > end)
-		return REASON_MALFORMED;
-	if (ethernet->h_proto != bpf_htons(ETH_P_IP))
-		return REASON_NOT_IPV4;
 	if ((void *)(ip + 1) > end)
 		return REASON_MALFORMED;
 	header = (*(__u8 *)ip & 0x0f) * 4;

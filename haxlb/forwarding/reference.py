@@ -37,6 +37,9 @@ _LIFETIME_S: Final = {
     FlowState.UDP_NEW: LIFETIME_UDP,
     FlowState.UDP: LIFETIME_UDP,
 }
+_CLOSING_SURE_S: Final = 2
+"""For how long a closing flow without a packet is not in doubt: CLOSING_SURE of bpf/flow.h."""
+_IPV4, _IN_DOUBT = b"\x08\x00", b"\x88\xb5"
 _FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
 _ETHERNET, _IP, _TCP, _UDP = 14, 20, 20, 8
 
@@ -96,7 +99,7 @@ def parse(frame: bytes) -> Packet | str:  # noqa: PLR0911 - one for each reason
     """The packet, or the reason to leave the frame to the kernel."""
     if len(frame) < _ETHERNET:
         return "malformed"
-    if frame[12:14] != b"\x08\x00":
+    if frame[12:14] != _IPV4:
         return "not_ipv4"
     ip = frame[_ETHERNET:]
     if len(ip) < _IP:
@@ -139,18 +142,28 @@ class Reference:
 
     def handle(self, frame: bytes, interface: int, now_s: float) -> Verdict:  # noqa: PLR0911 - as above
         """What becomes of a frame that arrives on an interface."""
+        in_doubt = frame[12:14] == _IN_DOUBT and self._for_us(frame, interface)
+        if in_doubt:
+            frame = frame[:12] + _IPV4 + frame[14:]
         packet = parse(frame)
         if isinstance(packet, str):
             return Verdict(action=Action.PASS, reason=packet, frame=frame)
         service = self._services.get(packet.endpoint)
         if service is None:
             return Verdict(action=Action.PASS, reason="no_service", frame=frame)
-        if frame[:6] != pack_mac(self._own_macs.get(interface, "00:00:00:00:00:00")):
+        if not self._for_us(frame, interface):
             return Verdict(action=Action.PASS, reason="not_for_us", frame=frame)
         key = (packet.endpoint, packet.source, packet.source_port)
         flow = self.flows.get(key)
+        if in_doubt and flow is None and not packet.begins and self._is_from_peer(service, frame):
+            # It knows the flow and asked whether we know a later one: what it knows decides.
+            assert service.peer is not None
+            return _sent(frame, service.peer, "asked_peer")
         server = self._live(service, flow) if flow else None
         if flow and server and _goes_on(flow, packet, now_s):
+            if _is_in_doubt(flow, now_s) and self._peer_may_know(service, frame):
+                assert service.peer is not None
+                return _sent(frame[:12] + _IN_DOUBT + frame[14:], service.peer, "asked_peer")
             self.flows[key] = _touched(flow, packet, now_s)
             return self._send(frame, server, "forwarded")
         reason = "new_flow" if packet.begins else "moved_flow" if flow else "unknown_flow"
@@ -167,11 +180,17 @@ class Reference:
     def _live(service: WantedService, flow: Flow) -> WantedServer | None:
         return next((each for each in service.servers if each.key == flow.server and _gets_packets(each)), None)
 
+    def _for_us(self, frame: bytes, interface: int) -> bool:
+        return frame[:6] == pack_mac(self._own_macs.get(interface, "00:00:00:00:00:00"))
+
+    def _peer_may_know(self, service: WantedService, frame: bytes) -> bool:
+        return _has_peer(service) and not self._is_from_peer(service, frame)
+
     @staticmethod
-    def _peer_may_know(service: WantedService, frame: bytes) -> bool:
-        if service.peer is None or service.scheduler not in (Scheduler.RR, Scheduler.WRR):
+    def _is_from_peer(service: WantedService, frame: bytes) -> bool:
+        if service.peer is None or not _has_peer(service):
             return False
-        return frame[6:12] != pack_mac(service.peer.destination_mac)
+        return frame[6:12] == pack_mac(service.peer.destination_mac)
 
     def _choose(self, packet: Packet, *, in_turn: bool) -> WantedServer | None:
         ring = self._rings[packet.endpoint]
@@ -202,6 +221,10 @@ def _sent(frame: bytes, hop: NextHop, reason: str) -> Verdict:
     return Verdict(action=Action.SEND, reason=reason, frame=changed, interface=hop.interface_index)
 
 
+def _has_peer(service: WantedService) -> bool:
+    return service.peer is not None and service.scheduler in (Scheduler.RR, Scheduler.WRR)
+
+
 def _gets_packets(server: WantedServer) -> bool:
     return server.alive and server.next_hop is not None
 
@@ -223,6 +246,11 @@ def _goes_on(flow: Flow, packet: Packet, now_s: float) -> bool:
     if not packet.begins:
         return True
     return flow.state is not FlowState.TCP_CLOSING and now_s - flow.stamp_s < _LIFETIME_S[flow.state]
+
+
+def _is_in_doubt(flow: Flow, now_s: float) -> bool:
+    """Its client may have opened another one on the same ports since, through the other director."""
+    return flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= _CLOSING_SURE_S
 
 
 def _touched(flow: Flow, packet: Packet, now_s: float) -> Flow:

@@ -25,6 +25,11 @@ def udp(*, source=CLIENT, port=40000, vip=str(VIP), vport=PORT, to=OWN_MAC, by=C
     return bytes(Ether(dst=to, src=by) / IP(src=source, dst=vip, **(ip or {})) / UDP(sport=port, dport=vport) / data)
 
 
+def in_doubt(frame: bytes) -> bytes:
+    """As a director asks the other one whether it knows a later flow of the same ports."""
+    return frame[:12] + b"\x88\xb5" + frame[14:]
+
+
 class Stamp:
     """The same frame from many clients, without asking scapy each time."""
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.layout import FlowEntry
+from haxlb.forwarding.layout import FlowEntry, pack_mac
 from haxlb.forwarding.reference import Action, Reference
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
+from tests.forwarding.tables import PEER_MAC
 
 TICKS_PER_SECOND = round(1 / time.clock_getres(6))
 ACTIONS = {
@@ -100,6 +101,11 @@ class Plane:
         """MAC of the server that the program sends the frame to; the reason where it does not."""
         run = bpf.prog_test_run(self.program, frame)
         return run.frame[:6].hex(":") if run.verdict in (bpf.XDP_TX, bpf.XDP_REDIRECT) else ACTIONS[run.verdict].value
+
+    @staticmethod
+    def peers(frame: bytes) -> bytes:
+        """The frame addressed to the other director."""
+        return pack_mac(PEER_MAC) + pack_mac(OWN_MAC) + frame[12:]
 
     def age(self, seconds: float) -> None:
         """Let time pass for all flows."""
