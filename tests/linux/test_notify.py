@@ -7,6 +7,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -204,8 +205,9 @@ def outcome(tmp_path: Path, what: Command, settings: ScriptSettings, directory: 
 def whoami(tmp_path: Path, *, user: str = "", group: str = "") -> tuple[Path, Command]:
     """Writes who and where it is; the directory is everybody's, since the script may be anybody."""
     tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.is_relative_to(tempfile.gettempdir()):
+            parent.chmod(parent.stat().st_mode | 0o011)
     file = tmp_path / "out"
     code = (
         "import os, sys\n"
