@@ -57,6 +57,12 @@ def test_state_master_does_not_wait_for_a_lower_one(bench):
     assert it.reason == "our priority 100 is higher than 50 of 192.0.2.1"
 
 
+def test_state_master_is_not_heeded_where_others_of_the_sync_group_lack_it(bench):
+    it = bench(start=False, initial_role=Role.MASTER)
+    it.say(Start(hurry=False))
+    assert it.router.next_deadline() == DOWN_100
+
+
 def test_the_owner_is_master_at_once(bench):
     it = bench(priority=255)
     assert it.role is Role.MASTER
