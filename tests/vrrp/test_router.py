@@ -413,6 +413,22 @@ def test_a_nopreempt_master_that_was_away_does_not_take_it_back(bench):
 # Hand-over
 
 
+def test_a_resignation_to_a_rival_is_said_again(bench):
+    """The rival is MASTER already: one that is lost would not be said again by anybody (docs/adr/0007)."""
+    it = bench().as_master()
+    it.hear(90)
+    it.say(HandOver(reason="maintenance"))
+    it.now += SECOND
+    assert "advert 0" in it.hear(90)
+
+
+def test_a_resignation_to_nobody_is_said_once(bench):
+    it = bench().as_master()
+    it.say(HandOver(reason="maintenance"))
+    it.now += SECOND
+    assert "advert 0" not in it.hear(90)
+
+
 def test_hand_over(bench):
     it = bench(priority=150).as_master()
     assert it.say(HandOver(reason="maintenance")) == [
