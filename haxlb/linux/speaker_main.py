@@ -193,6 +193,8 @@ class SpeakerProcess:
             self._begin()
         if self._recorder is not None:
             self._recorder.configure(each.key for each in message.instances)
+        # What is due goes out between the steps: with hundreds of instances each takes some milliseconds.
+        self._speaker.on_wake()
         lacking = self._network.begin(message)
         # The former ones, too: an address is taken off, and priority 0 is sent, on an interface that is still known.
         watched = self._network.watched(former=True)
@@ -200,7 +202,9 @@ class SpeakerProcess:
         self._instances, self._groups, self._settings = message.instances, message.sync_groups, message.settings
         self._announcer.take(message.garp_frames)
         problem = "; ".join(each for each in (lacking, self._apply(message)) if each)
+        self._speaker.on_wake()
         self._network.finish()
+        self._speaker.on_wake()
         if not self._frozen:
             freeze_collector()
             self._frozen = True
