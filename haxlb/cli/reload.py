@@ -17,16 +17,20 @@ SCHEMA = "haxlb.reload/1"
 
 @click.command(short_help="Have the daemon read its configuration again.")
 @runtime_dir_option()
+@click.option(
+    "--force", is_flag=True, help="Also when an instance or a virtual server would go while the file has errors."
+)
 @click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
-def reload(runtime_dir: Path, *, as_json: bool) -> None:
+def reload(runtime_dir: Path, *, force: bool, as_json: bool) -> None:
     """Have the daemon read its configuration again, and wait until it is in force.
 
-    A configuration that cannot be used is refused and the old one stays in force. What has not changed is not touched.
+    A configuration that cannot be used is refused and the old one stays in force; so is one with errors that would
+    remove an instance or a virtual server that is in force. What has not changed is not touched.
 
     Exit codes: 0 in force; 1 in force, but something did not work; 4 refused; 69 no daemon answers; 71 the host lacks
     what the new one needs; 77 not permitted.
     """
-    answer = ask(runtime_dir, Reload())
+    answer = ask(runtime_dir, Reload(force=force))
     if as_json:
         result = {
             "schema": SCHEMA,

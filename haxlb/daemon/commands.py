@@ -11,7 +11,7 @@ from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.messages import SwapProgram
 from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.processes import Processes
-from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure
+from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure, error_that_removes
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Findings, RefusedConfig, World
 from haxlb.daemon.survey import Survey
@@ -52,7 +52,7 @@ class Commands:
         """Do it; `step` hears of the steps of a longer one. Raises HaxlbError."""
         match request:
             case Reload():
-                return await self._reload()
+                return await self._reload(request)
             case Failover():
                 return await self._failover(request, step)
             case Resume():
@@ -60,11 +60,15 @@ class Commands:
             case Swap():
                 return await self._swap()
 
-    async def _reload(self) -> Answer:
+    async def _reload(self, request: Reload) -> Answer:
         try:
             loaded = await self._world.config.load()
         except RefusedConfig as refused:
             return self._refuse_reload(refused, refused.report, refused.findings)
+        doubt = error_that_removes(self._standing.config, loaded.config, loaded.findings)
+        if doubt and not request.force:
+            doubtful = RefusedConfig(doubt, remedy="correct the file; if it is meant so: `haxlb reload --force`")
+            return self._refuse_reload(doubtful, loaded.report, loaded.findings)
         try:
             change, problems = await self._reloader.run(loaded.config)
         except HostError as problem:

@@ -27,6 +27,9 @@ class Show:
 class Reload:
     """Read the configuration file again; a bad one is refused and changes nothing."""
 
+    force: bool = False
+    """Also when an instance or a virtual server that is in force would go while the file has errors."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:

@@ -15,7 +15,7 @@ from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.messages import Message
 from haxlb.daemon.processes import Processes
 from haxlb.daemon.standing import Standing
-from haxlb.daemon.supervisor_ports import World
+from haxlb.daemon.supervisor_ports import Findings, World
 from haxlb.daemon.tracking import anything, tracker_orders
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
@@ -40,6 +40,8 @@ class Change:
     """In words."""
     later: tuple[str, ...] = ()
     """What takes effect only after a restart."""
+    lost: tuple[str, ...] = ()
+    """Instances and virtual servers that are in force and will not be."""
 
     @property
     def nothing(self) -> bool:
@@ -69,6 +71,29 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         frames=_announced(old) != _announced(new),
         summary="; ".join(plan.lines()) or "nothing has changed",
         later=tuple(later),
+        lost=tuple(
+            f"{kind} {each.name}"
+            for kind, touched in (("vrrp_instance", plan.instances), ("virtual_server", plan.virtual_servers))
+            for each in touched.removed
+        ),
+    )
+
+
+def error_that_removes(old: NodeConfig, new: NodeConfig, findings: Findings) -> str:
+    """Why `new` had better not be put in force; empty = it may.
+
+    A misspelt word can leave out a block that serves now: whoever deletes one on purpose does so in a file without
+    errors, or says that he means it.
+    """
+    errors = [each for each in findings if each.get("severity") in ("error", "fatal")]
+    lost = compare(old, new).lost if errors else ()
+    if not lost:
+        return ""
+    first = errors[0]
+    further = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return (
+        f"{', '.join(lost)} would be removed, and the file has errors:"
+        f" {first.get('file', '')}:{first.get('line', '')}: {first.get('message', '')}{further}"
     )
 
 

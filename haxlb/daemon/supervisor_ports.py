@@ -39,8 +39,8 @@ class Loaded:
 class RefusedConfig(ConfigError):
     """A configuration file that cannot be used: nothing of it was taken."""
 
-    def __init__(self, message: str, *, report: str = "", findings: Findings = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, remedy: str = "", report: str = "", findings: Findings = ()) -> None:
+        super().__init__(message, remedy=remedy)
         self.report = report
         """Every complaint, rendered as `haxlb check` does."""
         self.findings = findings

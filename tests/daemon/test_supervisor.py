@@ -303,6 +303,39 @@ def test_a_refused_file_changes_nothing_and_is_shown(play, kit):
     play(scene, kit.node())
 
 
+ERROR = {"severity": "error", "file": "x.conf", "line": 7, "message": "`wrrr` is not known here"}
+
+
+def test_an_error_takes_no_service_away_unless_it_is_meant_so(play, kit):
+    async def scene(world):
+        sent = len(world.sent)
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(443),)), findings=(ERROR,))
+        answer = await reload(world)
+        assert (answer.ok, answer.exit_code) == (False, 4)
+        assert "virtual_server [192.168.10.100]:tcp:80 would be removed" in answer.message
+        assert "x.conf:7: `wrrr` is not known here" in answer.message
+        assert "--force" in answer.remedy
+        assert len(world.sent) == sent
+        answer = await world.supervisor.command(Reload(force=True), silent)
+        assert answer.ok
+        assert "removed" in answer.message
+
+    play(scene, kit.node(servers=(kit.virtual_server(), kit.virtual_server(443))))
+
+
+def test_an_error_that_removes_nothing_and_a_removal_without_errors_are_reloaded(play, kit):
+    async def scene(world):
+        both = (kit.virtual_server(), kit.virtual_server(443))
+        world.loaded = Loaded(config=kit.node(servers=both), findings=(ERROR,))
+        assert (await reload(world)).ok
+        world.loaded = Loaded(config=kit.node(servers=both[:1]), findings=({**ERROR, "severity": "warning"},))
+        assert (await reload(world)).ok
+        world.loaded = Loaded(config=replace(kit.node(servers=both[:1]), instances=()), findings=(ERROR,))
+        assert "vrrp_instance VI_1 would be removed" in (await reload(world)).message
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
 def test_the_node_keeps_its_name_until_it_is_restarted(play, kit):
     """MQTT topics, claims and the last will are under the old one."""
 
