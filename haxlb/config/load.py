@@ -18,6 +18,7 @@ from haxlb.config.crosscheck import (
     usable_vips,
 )
 from haxlb.config.crosscheck_election import check_election
+from haxlb.config.crosscheck_forwarding import check_virtual_macs
 from haxlb.config.crosscheck_groups import check_sync_groups
 from haxlb.config.defaults import read_defaults
 from haxlb.config.globals import Globals
@@ -168,6 +169,7 @@ def _node_config(
     read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
     check_ownership(servers, instances, tree, complaints)
+    check_virtual_macs(servers, instances, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
     notification = read_notification(given, complaints)

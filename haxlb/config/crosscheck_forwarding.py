@@ -1,0 +1,42 @@
+"""Checks of what the forwarder must see and does not: frames to a MAC that is not the interface's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from haxlb.config.instances import PlacedInstance
+from haxlb.config.servers import PlacedServer
+from haxlb.model.addresses import IPAddress
+from keepalived_compat.diagnostics import Complaints
+
+
+def check_virtual_macs(
+    servers: Iterable[PlacedServer], instances: Iterable[PlacedInstance], complaints: Complaints
+) -> None:
+    """No virtual server has an address that lives on a macvlan (`use_vmac`).
+
+    The forwarder takes frames to the MAC of the interface that it is attached to and no other. An ipvlan has that MAC,
+    and an address that names a `dev` of its own does not live on the macvlan.
+    """
+    behind: dict[IPAddress, PlacedInstance] = {}
+    for placed in instances:
+        mac = placed.instance.virtual_mac
+        if mac is None or mac.ipvlan:
+            continue
+        for vip in (*placed.instance.vips, *placed.instance.excluded_vips):
+            if vip.interface == mac.interface:
+                behind.setdefault(vip.address, placed)
+    for each in servers:
+        server = each.virtual_server
+        owner = behind.get(server.endpoint.address)
+        if owner is None:
+            continue
+        entry = owner.section.entry("use_vmac")
+        place = "" if entry is None else f" ({entry.words[0].span})"
+        complaints.error(
+            "vmac-not-forwarded",
+            each.head,
+            f"virtual_server {server.endpoint} is not served: {owner.instance.name} has use_vmac, and the forwarder"
+            " does not take frames to a virtual MAC yet",
+            f"remove use_vmac from vrrp_instance {owner.instance.name}{place}",
+        )
