@@ -1,0 +1,36 @@
+"""What follows the master goes in the reverse of the order in which it came: a route may lead over the one before."""
+
+from __future__ import annotations
+
+import dataclasses
+from ipaddress import IPv4Address
+
+from haxlb.model.addresses import Vip
+from haxlb.model.node import VrrpInstance
+from haxlb.model.routes import Route
+from haxlb.vrrp.holdings import put_on, swap, take_off
+from haxlb.vrrp.inputs import AddRoutes, AddVips, RemoveRoutes, RemoveVips
+
+VIP = Vip(address=IPv4Address("192.0.2.100"), prefix_length=24, interface="eth0")
+GATEWAY = Route(destination="198.51.100.1/32", device="eth0")
+BEYOND = Route(destination="203.0.113.0/24", via="198.51.100.1")
+ROUTED = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(VIP,), routes=(GATEWAY, BEYOND))
+
+
+def test_on_and_off() -> None:
+    assert put_on(ROUTED) == [AddVips(vips=(VIP,)), AddRoutes(routes=(GATEWAY, BEYOND), rules=())]
+    assert take_off(ROUTED) == [RemoveRoutes(routes=(BEYOND, GATEWAY), rules=()), RemoveVips(vips=(VIP,))]
+
+
+def test_at_a_reload() -> None:
+    bare = dataclasses.replace(ROUTED, routes=())
+    assert swap(bare, ROUTED) == ([AddRoutes(routes=(GATEWAY, BEYOND), rules=())], (), [])
+    assert swap(ROUTED, bare) == ([], (), [RemoveRoutes(routes=(BEYOND, GATEWAY), rules=())])
+
+
+def test_a_route_that_changes_makes_room_first() -> None:
+    other = dataclasses.replace(GATEWAY, metric=5)
+    changed = dataclasses.replace(ROUTED, routes=(other, BEYOND))
+    coming, _, going = swap(ROUTED, changed)
+    assert coming == [RemoveRoutes(routes=(GATEWAY,), rules=()), AddRoutes(routes=(other,), rules=())]
+    assert going == []
