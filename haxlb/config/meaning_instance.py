@@ -124,8 +124,13 @@ def instance_sentences(instance: VrrpInstance, config: NodeConfig) -> Iterator[s
             yield f"it fails over together with {', '.join(others)} (vrrp_sync_group {group.name})"
     own = next((each for each in config.sync_groups if instance.name in each.members), None)
     member = effective(instance, own)
+    companions = [
+        effective(each, own)
+        for each in config.instances
+        if own is not None and each.name in own.members and each.name != instance.name
+    ]
     for track in member.tracks:
-        yield track_sentence(member, track, config)
+        yield track_sentence(member, track, config, companions)
 
 
 def _addresses(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from haxlb.config.crosscheck_election import highest_priority, lowest_priority
 from haxlb.config.printer import in_seconds
 from haxlb.model.node import NodeConfig, VrrpInstance
@@ -23,8 +25,10 @@ def _in_a_row(fall: int) -> str:
     return "" if fall == 1 else f", {fall} times in a row"
 
 
-def track_sentence(instance: VrrpInstance, track: Track, config: NodeConfig) -> str:
-    """What one thing that it tracks does to it."""
+def track_sentence(
+    instance: VrrpInstance, track: Track, config: NodeConfig, companions: Sequence[VrrpInstance] = ()
+) -> str:
+    """What one thing that it tracks does to it; `companions` are the other members of its sync group, as they track."""
     scripts = {each.name: each for each in config.track_scripts}
     script = scripts.get(track.name) if track.kind is TrackKind.SCRIPT else None
     what = f"{track.name} {'being well' if track.reverse else 'failing'}"
@@ -42,7 +46,25 @@ def track_sentence(instance: VrrpInstance, track: Track, config: NodeConfig) -> 
         return f"{what} changes nothing: priority 255 has no weights"
     well = highest_priority(instance)
     after = min(max(well - abs(track.weight), 1), 254)
-    text = f"{what} makes {well} → {after}; a peer needs more than {after} to take over"
+    text = f"{what} makes {well} → {after}; "
+    if companions:
+        text += (
+            f"the peer's group takes over only when every member of it is better (here: has more than {after}) or hears"
+            f" no MASTER{_unmoved(track, companions)}"
+        )
+    else:
+        text += f"a peer needs more than {after} to take over"
     if lowest_priority(instance) < after:
         text += f" (all of them failing: {lowest_priority(instance)})"
     return text
+
+
+def _unmoved(track: Track, companions: Sequence[VrrpInstance]) -> str:
+    """Which of the other members this does not change."""
+    key = (track.kind, track.name)
+    kept = [
+        f"{each.name} keeps {highest_priority(each)}"
+        for each in companions
+        if each.priority == OWNER_PRIORITY or key not in {(one.kind, one.name) for one in each.tracks if one.weight}
+    ]
+    return f"; {', '.join(kept)}" if kept else ""

@@ -107,6 +107,28 @@ def test_what_is_tracked(sentences, weight, priority, sentence):
     assert any(each.startswith(sentence) for each in sentences(text))
 
 
+GROUP = "vrrp_sync_group G {\ngroup {\nA\nB\n}\n%s\n}\n"
+SECOND = (
+    "vrrp_instance B {\ninterface eth1\nvirtual_router_id 2\npriority 140\n%s\nvirtual_ipaddress {\n10.1.0.1/24\n}\n}\n"
+)
+EVERY = (
+    "the peer's group takes over only when every member of it is better (here: has more than 130) or hears no MASTER"
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "first", "second", "end"),
+    [
+        ("sync_group_tracking_weight", "track_script {\nchk\n}", "", "; B keeps 140"),
+        ("sync_group_tracking_weight", "track_script {\nchk\n}", "track_script {\nchk\n}", ""),
+        ("track_script {\nchk\n}", "", "", ""),
+    ],
+)
+def test_what_is_tracked_in_a_sync_group_needs_every_member(sentences, group, first, second, end):
+    text = SCRIPT % "weight -20" + GROUP % group + INSTANCE % f"priority 150\n{first}" + SECOND % second
+    assert f"chk failing {RUNS} makes 150 → 130; {EVERY}{end}" in sentences(text)
+
+
 def test_a_script_that_outlasts_its_interval_is_noticed_later(sentences):
     text = SCRIPT % "timeout 5" + INSTANCE % "track_script {\nchk\n}"
     # Begun at 2, 8 and 14 s: each lasts 5 s, and the next is due at an even second.

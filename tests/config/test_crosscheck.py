@@ -417,3 +417,30 @@ def test_a_service_on_an_excluded_address_behind_a_virtual_mac_is_said(said):
 )
 def test_a_service_whose_frames_have_the_interfaces_mac_is_served(said, text):
     assert said(text) == []
+
+
+WEIGHING = "vrrp_sync_group G {\ngroup {\nA\nB\n}\nsync_group_tracking_weight\n%s\n}\n"
+
+
+def test_a_weight_of_one_member_that_cannot_move_its_group_is_said(loading):
+    text = WEIGHING % "" + SCRIPT % "weight -20" + instance("A", 1, TRACK % "") + instance("B", 2, vip="10.0.0.2/24")
+    (found,) = loading(text).diagnostics
+    assert (found.severity.value, found.code, found.span.line) == ("warning", "lone-weight", 17)
+    assert found.message == (
+        "chk changes the priority of A only, and B of vrrp_sync_group G keeps its priority:"
+        " the peer's group takes over only when every member of it is better"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "second"),
+    [
+        pytest.param("", TRACK % "", id="both-track-it"),
+        pytest.param("", "track_interface {\neth1 weight 5\n}", id="the-other-one-moves-too"),
+        pytest.param("track_interface {\neth1 weight 5\n}", "", id="the-group-moves-all"),
+    ],
+)
+def test_a_weight_that_can_move_its_group_is_not_complained_of(said, group, second):
+    first = instance("A", 1, TRACK % "")
+    text = WEIGHING % group + SCRIPT % "weight -20" + first + instance("B", 2, second, vip="10.0.0.2/24")
+    assert "lone-weight" not in {code for _, code, _ in said(text)}
