@@ -83,11 +83,14 @@ def error_that_removes(old: NodeConfig, new: NodeConfig, findings: Findings) -> 
     """Why `new` had better not be put in force; empty = it may.
 
     A misspelt word can leave out a block that serves now: whoever deletes one on purpose does so in a file without
-    errors, or says that he means it.
+    errors, or says that he means it. Nor is a file that leaves nothing at all: mostly it is about to be written, and
+    has been emptied for that.
     """
+    lost = compare(old, new).lost
+    if lost and not (new.instances or new.virtual_servers):
+        return f"{', '.join(lost)} would be removed, and there would be nothing left: is the file being written?"
     errors = [each for each in findings if each.get("severity") in ("error", "fatal")]
-    lost = compare(old, new).lost if errors else ()
-    if not lost:
+    if not lost or not errors:
         return ""
     first = errors[0]
     further = f" and {len(errors) - 1} more" if len(errors) > 1 else ""

@@ -323,6 +323,24 @@ def test_an_error_takes_no_service_away_unless_it_is_meant_so(play, kit):
     play(scene, kit.node(servers=(kit.virtual_server(), kit.virtual_server(443))))
 
 
+def test_a_file_that_leaves_nothing_is_one_that_is_being_written_unless_it_is_meant_so(play, kit):
+    """`keepalived.conf` is empty between its truncation and its first byte, and SIGHUP does not wait."""
+
+    async def scene(world):
+        sent = len(world.sent)
+        world.loaded = Loaded(config=replace(kit.node(), instances=()))
+        answer = await reload(world)
+        assert (answer.ok, answer.exit_code) == (False, 4)
+        assert "vrrp_instance VI_1 would be removed, and there would be nothing left" in answer.message
+        assert "--force" in answer.remedy
+        assert len(world.sent) == sent
+        assert (await world.supervisor.command(Reload(force=True), silent)).ok
+        # Where nothing is served, nothing is lost.
+        assert (await reload(world)).ok
+
+    play(scene, kit.node())
+
+
 def test_an_error_that_removes_nothing_and_a_removal_without_errors_are_reloaded(play, kit):
     async def scene(world):
         both = (kit.virtual_server(), kit.virtual_server(443))
