@@ -111,6 +111,21 @@ class Election:
             self._preempt_at = now + instance.preempt_delay_us
         return now < self._preempt_at
 
+    def respects(self, source: IPAddress, priority: int, *, yielded: bool) -> str:
+        """Why an advert that `yields_to` accepted makes it stay BACKUP, in words."""
+        ours = self.priority
+        if priority > ours:
+            return f"priority {priority} of {source} is higher than our {ours}"
+        if priority == ours:
+            return f"{source} is MASTER with the same priority {ours}"
+        lower = f"priority {priority} of {source} is lower than our {ours}"
+        if yielded:
+            return f"{lower}, but we have handed over"
+        if self.is_nopreempt:
+            return f"{lower}, but nopreempt leaves it alone"
+        delay = seconds(self.instance.preempt_delay_us)
+        return f"{lower}, but preempt_delay leaves it alone for {delay} after it was first heard"
+
     def outrank(self, source: IPAddress, priority: int) -> None:
         """An advert of lower priority was ignored; the timer runs on."""
         self._why = f"our priority {self.priority} is higher than {priority} of {source}"

@@ -134,8 +134,15 @@ class Router(Roles):
             self.role = step(self.role, Event.GROUP_WAITS)
             self.wish = Role.MASTER
             election.wait_again(now)
+            self._transitions.explain(Event.GROUP_WAITS, lambda: self._waits_for_group(now))
             return []
         return self._become_master(Event.MASTER_DOWN, election.reason(now), now)
+
+    def _waits_for_group(self, now: int) -> str:
+        return f"wants MASTER ({self._election.reason(now)}), but not all of sync group {self.grouped.group} do"
+
+    def _waits_for_timer(self, now: int) -> str:
+        return f"waits to take over: {self._election.reason(now)}"
 
     # Adverts
 
@@ -161,12 +168,21 @@ class Router(Roles):
             self.role = step(self.role, Event.ADVERT_ACCEPTED)
             election.rest(now, advert.interval_us)
             self.wish = Role.BACKUP
+            source, theirs = what.source, advert.priority
+            self._transitions.explain(
+                (source, theirs, self.priority, self.yielded),
+                lambda: election.respects(source, theirs, yielded=self.yielded),
+            )
             if self._farewell.unheard(advert.interval_us, now):
                 # Of our own priority only to who outranks us: anybody else would yield.
                 return [self._advert(None if self._is_outranked(what) else 0)]
         else:
             self.role = step(self.role, Event.ADVERT_LOWER)
             election.outrank(what.source, advert.priority)
+            if not self.grouped.group:
+                self._transitions.explain(
+                    (what.source, advert.priority, self.priority), lambda: self._waits_for_timer(now)
+                )
         return []
 
     def _master_hears(self, what: AdvertReceived, told: list[Effect], now: int) -> list[Effect]:
@@ -258,6 +274,7 @@ class Router(Roles):
         self.priority = self._condition.priority
         self._election.reconfigure(new, self.priority, now)
         self._announcements.reconfigure(new, now)
+        self._transitions.doubt()
         effects: list[Effect] = []
         if self.role is Role.MASTER:
             coming, added, going = swap(old, new)

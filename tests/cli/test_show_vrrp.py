@@ -41,7 +41,7 @@ def instance(status):
     return replace(
         status.instances[0],
         role=Role.BACKUP,
-        reason="an advert of 192.168.10.12, priority 200",
+        reason="priority 200 of 192.168.10.12 is higher than our 150",
         base_priority=170,
         contributions=(NGINX, LINK),
         sync_group="G1",
@@ -94,7 +94,7 @@ def test_everything_that_decides_a_role_is_said(full):
         "the speaker's status is old: waiting to be started again",
         "",
         "VI_1  BACKUP for 3.2 s  VRRPv2 IPv4 VRID 51 on eth0 from 192.168.10.11",
-        "  why         an advert of 192.168.10.12, priority 200",
+        "  why         priority 200 of 192.168.10.12 is higher than our 150",
         "  priority    150 = 170 base - 20 chk_nginx",
         "  next        becomes MASTER in 2.10 s unless an advert comes",
         "  sync group  G1",

@@ -11,7 +11,7 @@ import pytest
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignAdvertHeard, PeerHeard, RoleChanged
 from haxlb.model.node import Role, VirtualMac
-from haxlb.vrrp.inputs import HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
+from haxlb.vrrp.inputs import Grouped, HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
 
 SECOND = 1_000_000
 DOWN_100 = 3_609_375
@@ -596,3 +596,83 @@ def test_every_role_change_has_one_notify_and_one_fact(bench):
     ]
     assert all(one.after is other.before for one, other in itertools.pairwise(changes))
     assert all(fact.reason for fact in changes)
+
+
+# Why it stays BACKUP
+
+
+@pytest.mark.parametrize(
+    ("settings", "priority", "why"),
+    [
+        ({}, 150, "priority 150 of 192.0.2.1 is higher than our 100"),
+        ({}, 100, "192.0.2.1 is MASTER with the same priority 100"),
+        ({"nopreempt": True}, 50, "priority 50 of 192.0.2.1 is lower than our 100, but nopreempt leaves it alone"),
+        (
+            {"preempt_delay_us": 30 * SECOND},
+            50,
+            "priority 50 of 192.0.2.1 is lower than our 100, but preempt_delay leaves it alone for 30.000 s after it"
+            + " was first heard",
+        ),
+        ({}, 50, "waits to take over: our priority 100 is higher than 50 of 192.0.2.1"),
+    ],
+)
+def test_a_backup_says_whom_it_leaves_the_role_to(bench, settings, priority, why):
+    it = bench(**settings)
+    it.now = 100_000
+    before = it.router.status()
+    assert "RoleChanged" not in it.hear(priority)
+    after = it.router.status()
+    assert (it.role, it.reason) == (Role.BACKUP, why)
+    assert (after.transitions, after.since_at, after.latest) == (before.transitions, before.since_at, before.latest)
+
+
+def test_the_reason_follows_the_master_and_the_priorities(bench):
+    it = bench()
+    it.hear(150)
+    it.hear(150, source="192.0.2.2")
+    assert it.reason == "priority 150 of 192.0.2.2 is higher than our 100"
+    it.hear(200, source="192.0.2.2")
+    assert it.reason == "priority 200 of 192.0.2.2 is higher than our 100"
+    it.say(Reconfigure(instance=dataclasses.replace(it.instance, priority=120)))
+    it.hear(200, source="192.0.2.2")
+    assert it.reason == "priority 200 of 192.0.2.2 is higher than our 120"
+
+
+def test_the_reason_follows_a_reload(bench):
+    it = bench(preempt_delay_us=30 * SECOND)
+    it.hear(50)
+    it.say(Reconfigure(instance=dataclasses.replace(it.instance, preempt_delay_us=0, nopreempt=True)))
+    it.hear(50)
+    assert it.reason.endswith("nopreempt leaves it alone")
+
+
+def test_after_a_hand_over_the_reason_is_the_new_master(bench):
+    it = bench().as_master()
+    it.say(HandOver(reason="maintenance"))
+    assert it.reason == "handed over: maintenance"
+    it.hear(50)
+    assert it.reason == "priority 50 of 192.0.2.1 is lower than our 100, but we have handed over"
+    it.say(Resume())
+    it.hear(50)
+    assert it.reason == "waits to take over: our priority 100 is higher than 50 of 192.0.2.1"
+    assert it.router.status().latest[-1].reason == "handed over: maintenance"
+
+
+def test_the_reason_is_put_into_words_once_only(bench):
+    it = bench()
+    it.hear(150)
+    first = it.router.status().reason
+    it.hear(150)
+    assert it.router.status().reason is first
+
+
+def test_the_member_of_a_group_says_that_the_group_holds_it_back(bench):
+    it = bench()
+    it.say(Grouped(group="G", trouble=""))
+    it.hear(50)
+    assert it.reason == "started"
+    it.at(DOWN_100)
+    why = "wants MASTER (our priority 100 is higher than 50 of 192.0.2.1), but not all of sync group G do"
+    assert (it.role, it.reason) == (Role.BACKUP, why)
+    it.hear(150)
+    assert it.reason == "priority 150 of 192.0.2.1 is higher than our 100"
