@@ -180,7 +180,7 @@ class ScriptRuns:
         alarm = AlarmRaised(
             key=_key(watch.script.name),
             severity="warning",
-            summary=f"the script {watch.script.name} cannot be run: nothing is known of what it checks",
+            summary=f"the script {watch.script.name} {_meaning(watch.counter)}",
             evidence=(problem,),
             at_us=now,
         )
@@ -190,6 +190,13 @@ class ScriptRuns:
         if watch.problem:
             watch.problem = ""
             self._reports.report(AlarmCleared(key=_key(name), reason=reason, at_us=now))
+
+
+def _meaning(counter: ScriptCounter) -> str:
+    if counter.value is None:
+        return "cannot be run: nothing is known of what it checks, and it does not count"
+    # It has run before, or `init_fail` says so.
+    return "cannot be run: each attempt counts as a failure"
 
 
 def _limit_us(script: TrackScript) -> int:

@@ -259,6 +259,9 @@ def test_a_script_that_cannot_be_run_says_nothing_but_raises_an_alarm() -> None:
     assert [(each.key, each.severity, each.evidence) for each in raised] == [
         ("track-script/web", "warning", ("/bin/web: No such file or directory",))
     ]
+    assert raised[0].summary == (
+        "the script web cannot be run: nothing is known of what it checks, and it does not count"
+    )
     assert stage.status("web") == TrackedStatus(
         kind="track_script",
         name="web",
@@ -279,7 +282,9 @@ def test_a_script_that_cannot_be_run_any_more_fails() -> None:
     assert stage.go(S) == []
     assert stage.status("web").detail == "cannot be run: /bin/web is not executable, 1 of 2 failures"
     assert stage.go(S) == ["web=0"]
-    assert len(stage.facts) == 1
+    (raised,) = stage.facts
+    assert isinstance(raised, AlarmRaised)
+    assert raised.summary == "the script web cannot be run: each attempt counts as a failure"
 
 
 def test_init_fail_makes_a_missing_script_a_failure() -> None:
@@ -287,6 +292,9 @@ def test_init_fail_makes_a_missing_script_a_failure() -> None:
     stage.unfit["web"] = "missing"
     assert stage.configure(scripts=(script(init_fail=True),)) == ["web=0", "ready ConfigureTracker"]
     assert stage.go(S) == []
+    (raised,) = stage.facts
+    assert isinstance(raised, AlarmRaised)
+    assert raised.summary == "the script web cannot be run: each attempt counts as a failure"
 
 
 def test_a_reload_keeps_what_is_known_of_the_same_script() -> None:

@@ -600,18 +600,19 @@ def test_every_role_change_has_one_notify_and_one_fact(bench):
 
 # Why it stays BACKUP
 
+LOWER = "priority 50 of 192.0.2.1 is lower than our 100"
+
 
 @pytest.mark.parametrize(
     ("settings", "priority", "why"),
     [
         ({}, 150, "priority 150 of 192.0.2.1 is higher than our 100"),
         ({}, 100, "192.0.2.1 is MASTER with the same priority 100"),
-        ({"nopreempt": True}, 50, "priority 50 of 192.0.2.1 is lower than our 100, but nopreempt leaves it alone"),
+        ({"nopreempt": True}, 50, f"{LOWER}, but nopreempt leaves it alone"),
         (
             {"preempt_delay_us": 30 * SECOND},
             50,
-            "priority 50 of 192.0.2.1 is lower than our 100, but preempt_delay leaves it alone for 30.000 s after it"
-            + " was first heard",
+            f"{LOWER}, but preempt_delay leaves it alone for 30.000 s after it was first heard",
         ),
         ({}, 50, "waits to take over: our priority 100 is higher than 50 of 192.0.2.1"),
     ],
@@ -651,7 +652,7 @@ def test_after_a_hand_over_the_reason_is_the_new_master(bench):
     it.say(HandOver(reason="maintenance"))
     assert it.reason == "handed over: maintenance"
     it.hear(50)
-    assert it.reason == "priority 50 of 192.0.2.1 is lower than our 100, but we have handed over"
+    assert it.reason == f"{LOWER}, but we have handed over"
     it.say(Resume())
     it.hear(50)
     assert it.reason == "waits to take over: our priority 100 is higher than 50 of 192.0.2.1"
