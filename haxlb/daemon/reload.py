@@ -133,9 +133,12 @@ class ReloadProcedure:
             elif too_much := self._world.builder.excess(config):
                 raise HostError(too_much, remedy=_REMAKE)
         frames = await self._world.builder.craft(config.instances) if change.frames else standing.frames
+        self._world.routers.claim(config.instances)
         renamed = standing.adopt(config)
         standing.program, standing.frames = program, frames
         problems = await self._put_in_force(change)
+        if not problems:  # else a speaker that has not answered may still run those that are to go
+            self._world.routers.keep(config.instances)
         for instance in renamed:
             self._chronicle.adopt(
                 RoleChanged(

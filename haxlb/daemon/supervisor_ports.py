@@ -198,6 +198,18 @@ class VipWatchPort(Protocol):
         ...
 
 
+class RouterClaimPort(Protocol):
+    """What no other haxlb of this host may run: two of them do not hear each other, and would both be MASTER."""
+
+    def claim(self, instances: Iterable[VrrpInstance]) -> None:
+        """Hold those of these, too. Raises HostError when another haxlb runs one; then nothing more is held."""
+        ...
+
+    def keep(self, instances: Iterable[VrrpInstance]) -> None:
+        """Give up all but those of these."""
+        ...
+
+
 class OperatorScriptPort(ScriptPort, Protocol):
     """Runs the operator's scripts, as `ScriptPort`, and waits for those that something depends on."""
 
@@ -279,6 +291,7 @@ class World:
     broker: BrokerPort
     probe: PeerProbePort
     vip_watch: VipWatchPort
+    routers: RouterClaimPort
     outlets: Outlets
     bpf_directory: str = field(default="")
     """Where the data plane is pinned."""

@@ -91,31 +91,64 @@ class RouterLocks:
     """
 
     def __init__(self, instances: Iterable[VrrpInstance]) -> None:
-        """Raises HostError when another haxlb runs one of these."""
-        self._held: list[socket.socket] = []
-        for each in instances:
-            name = f"\0haxlb/{each.interface}/{each.vrid}/{each.family}"
-            lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                lock.bind(name)
-                lock.listen()
-            except OSError:
+        """Raises HostError as `claim`."""
+        self._held: dict[str, socket.socket] = {}
+        self.claim(instances)
+
+    def claim(self, instances: Iterable[VrrpInstance]) -> None:
+        """Hold these, too. Raises HostError when another haxlb runs one of them; then nothing more is held."""
+        gained: dict[str, socket.socket] = {}
+        try:
+            for each in instances:
+                name = _name(each)
+                if name not in self._held and name not in gained:
+                    lock = _locked(each)
+                    if lock is not None:
+                        gained[name] = lock
+        except HostError:
+            for lock in gained.values():
                 lock.close()
-                pid, uid = _listener(name)
-                if uid not in (0, os.geteuid()):
-                    continue
-                self.release()
-                raise HostError(
-                    f"another haxlb runs VRID {each.vrid} on {each.interface} of this host: pid {pid}",
-                    remedy="stop it; it has another runtime directory",
-                ) from None
-            self._held.append(lock)
+            raise
+        self._held |= gained
+
+    def keep(self, instances: Iterable[VrrpInstance]) -> None:
+        """Give up what is held besides these."""
+        wanted = set(map(_name, instances))
+        for name in self._held.keys() - wanted:
+            self._held.pop(name).close()
 
     def release(self) -> None:
         """Give them up before the process ends."""
-        for lock in self._held:
-            lock.close()
-        self._held.clear()
+        self.keep(())
+
+
+def _name(instance: VrrpInstance) -> str:
+    return f"\0haxlb/{instance.interface}/{instance.vrid}/{instance.family}"
+
+
+def _locked(instance: VrrpInstance) -> socket.socket | None:
+    """None where a user who is not to be heeded listens by that name."""
+    name = _name(instance)
+    try:
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as problem:
+        raise HostError(
+            f"cannot see whether another haxlb of this host runs VRID {instance.vrid}: {problem.strerror}",
+            remedy="see the limits of open files",
+        ) from problem
+    try:
+        lock.bind(name)
+        lock.listen()
+    except OSError:
+        lock.close()
+        pid, uid = _listener(name)
+        if uid not in (0, os.geteuid()):
+            return None
+        raise HostError(
+            f"another haxlb runs VRID {instance.vrid} on {instance.interface} of this host: pid {pid}",
+            remedy="stop it, or take that virtual router out of one of the two configurations",
+        ) from None
+    return lock
 
 
 def _listener(name: str) -> tuple[int, int]:

@@ -89,7 +89,7 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
     routers: RouterLocks | None = None
     try:
         routers = RouterLocks(loaded.config.instances)
-        asyncio.run(_serve(options, loaded, log))
+        asyncio.run(_serve(options, loaded, log, routers))
     except OSError as problem:
         if problem.errno not in _LACKS:
             raise
@@ -137,7 +137,7 @@ def _log_findings(log: Log, findings: Findings) -> None:
         log.log(level, "config_complaint", **finding)
 
 
-async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
+async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLocks) -> None:
     loop = asyncio.get_running_loop()
     set_nice(log, SUPERVISOR_NICE)
     notify_address = take_notify_socket()
@@ -172,6 +172,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log) -> None:
         broker=Broker(clock, wall, on_fact, log),
         probe=PeerProbe(),
         vip_watch=vip_watch,
+        routers=routers,
         outlets=Outlets(scripts=ScriptRunner(log), fifos=NotifyFifos(log), mail=Mailer(log)),
         bpf_directory=str(builder.directory),
     )

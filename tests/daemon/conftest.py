@@ -270,6 +270,19 @@ class _Mail:
         self.outlets.told.append(("end", "mail"))
 
 
+class _Routers:
+    def __init__(self, world: FakeWorld) -> None:
+        self.world = world
+
+    def claim(self, instances: Iterable[VrrpInstance]) -> None:
+        if any(each.key == self.world.foreign_router for each in instances):
+            raise HostError("another haxlb runs it", remedy="stop it")
+        self.world.order.append("claim")
+
+    def keep(self, instances: Iterable[VrrpInstance]) -> None:
+        self.world.order.append(f"keep {','.join(each.name for each in instances)}")
+
+
 @dataclass
 class FakeWorld:
     """All ports of a supervisor, and what it did to them."""
@@ -310,6 +323,8 @@ class FakeWorld:
     probed: list[str] = field(default_factory=list)
     looked_up: list[tuple[float, str]] = field(default_factory=list)
     mqtt_evidence: str = ""
+    foreign_router: tuple[str, int] | None = None
+    """Another haxlb of this host runs it."""
     order: list[str] = field(default_factory=list)
     """What happened in which order, where that matters."""
     outlets: FakeOutlets = field(default_factory=FakeOutlets)
@@ -333,6 +348,7 @@ class FakeWorld:
             broker=port,
             probe=port,
             vip_watch=port,
+            routers=_Routers(self),
             outlets=self.outlets.ports(),
             bpf_directory="/run/haxlb/bpf",
         )

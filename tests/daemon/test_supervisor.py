@@ -303,6 +303,39 @@ def test_a_refused_file_changes_nothing_and_is_shown(play, kit):
     play(scene, kit.node())
 
 
+def test_a_virtual_router_that_another_haxlb_of_this_host_runs_refuses_the_reload(play, kit):
+    async def scene(world):
+        world.loaded = Loaded(config=kit.node(kit.instance(priority=90), kit.instance("VI_2", vrid=52)))
+        world.foreign_router = ("eth0", 52)
+        sent = len(world.sent)
+        answer = await reload(world)
+        assert (answer.ok, answer.message) == (
+            False,
+            "reload refused, the old configuration stays in force: another haxlb runs it",
+        )
+        assert len(world.sent) == sent
+        assert (await world.supervisor.status()).config_problem
+        world.foreign_router = None
+        assert (await reload(world)).ok
+        assert isinstance(world.sent[sent + 1][2], ConfigureSpeaker)  # after the question for the status
+
+    play(scene, kit.node(kit.instance()))
+
+
+def test_a_virtual_router_that_leaves_is_given_up_once_the_speaker_has_left_it(play, kit):
+    async def scene(world):
+        world.loaded = Loaded(config=kit.node(kit.instance()))
+        prepared = len(world.order)
+        assert (await reload(world)).ok
+        assert [each for each in world.order[prepared:] if each[:4] in ("clai", "prep", "keep")] == [
+            "claim",
+            "prepare VI_1",  # the last thing before the speaker is told, and waited for
+            "keep VI_1",
+        ]
+
+    play(scene, kit.node(kit.instance(), kit.instance("VI_2", vrid=52)))
+
+
 ERROR = {"severity": "error", "file": "x.conf", "line": 7, "message": "`wrrr` is not known here"}
 
 

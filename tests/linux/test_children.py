@@ -294,6 +294,27 @@ def test_one_haxlb_per_virtual_router_of_a_host():
     RouterLocks([instance(FIRST, 52)]).release()
 
 
+def test_a_reload_claims_virtual_routers_and_gives_up_those_that_leave():
+    def instance(vrid: int) -> VrrpInstance:
+        return VrrpInstance(name="VI", interface=FIRST, vrid=vrid)
+
+    ours, others = RouterLocks([instance(51)]), RouterLocks([instance(53)])
+    ours.claim([instance(51), instance(52)])
+    with pytest.raises(HostError, match=rf"^another haxlb runs VRID 53 on {FIRST} of this host") as caught:
+        ours.claim([instance(51), instance(54), instance(53)])
+    assert "take that virtual router out" in caught.value.remedy
+    others.claim([instance(54)])  # the refused reload has kept nothing of what it claimed first
+    with pytest.raises(HostError):
+        others.claim([instance(52)])
+    ours.keep([instance(51)])
+    others.claim([instance(52)])
+    with pytest.raises(HostError):
+        others.claim([instance(51)])
+    ours.release()
+    others.claim([instance(51)])
+    others.release()
+
+
 def test_the_virtual_routers_of_both_families_may_share_a_vrid():
     """RFC 9568 section 5.2.3."""
     four = VrrpInstance(name="VI_4", interface=FIRST, vrid=51)
