@@ -19,7 +19,7 @@ from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load
 from haxlb.linux.accounts import missing_account
 from haxlb.linux.networks import connected_networks
-from haxlb.linux.script_security import missing_program
+from haxlb.linux.script_security import insecure_program, missing_program
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
@@ -79,6 +79,7 @@ def check(
         networks=() if no_interfaces else connected_networks(),
         accounts=None if no_interfaces else missing_account,
         programs=None if no_interfaces else lambda argv: missing_program(argv, str(path.parent)),
+        insecurities=None if no_interfaces else lambda command: insecure_program(command, str(path.parent)),
         node=socket.gethostname(),
         config_id=config_id,
     )

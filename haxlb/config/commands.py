@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from haxlb.model.commands import NO_COMMAND, Command
-from haxlb.model.notification import NotifyScripts
+from haxlb.model.notification import NotifyScripts, ScriptSettings
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import Kind
 from keepalived_compat.section import Entry, Section
@@ -17,6 +17,10 @@ Accounts = Callable[[str, str], str]
 
 Programs = Callable[[tuple[str, ...]], str]
 """Says why this host cannot run a command, whoever runs it; empty = it can."""
+
+Insecurities = Callable[[Command], str]
+"""Says why a command, with the user that it will have (empty = the default), is not secure enough for
+`enable_script_security`; empty = it is."""
 
 _LOST = {
     "user": "the script is not run",
@@ -68,18 +72,44 @@ def check_accounts(root: Section, accounts: Accounts, complaints: Complaints) ->
 
 def check_programs(root: Section, programs: Programs, complaints: Complaints) -> None:
     """Every command that is named can be run on this host. It may be installed later: nothing is lost by a warning."""
-    for entry in root.entries:
+    for entry in _scripts(root):
+        wrong = programs(entry.value.argv)
+        if wrong:
+            complaints.warning(
+                "missing-program",
+                entry.words[1],
+                f"{entry.keyword.name}: {wrong}",
+                "install it before it is needed, or correct its path",
+            )
+
+
+def check_security(root: Section, settings: ScriptSettings, insecurities: Insecurities, complaints: Complaints) -> None:
+    """With `enable_script_security`, nothing that runs as root can be changed by others.
+
+    It is judged at each run anew, and may be put right until then: nothing is lost by a warning.
+    """
+    if not settings.security:
+        return
+    for entry in _scripts(root):
+        found = entry.value
+        user, group = (found.user, found.group) if found.user else (settings.user, settings.group)
+        wrong = insecurities(Command(argv=found.argv, user=user, group=group))
+        if wrong:
+            complaints.warning(
+                "insecure-program",
+                entry.words[1],
+                f"{entry.keyword.name}: {wrong}: enable_script_security does not let it run",
+                "make it root's (`chown root`, `chmod go-w`), or name a user that it is to run as",
+            )
+
+
+def _scripts(section: Section) -> Iterator[Entry]:
+    """Every entry that names a command, in all blocks."""
+    for entry in section.entries:
         if entry.section is not None:
-            check_programs(entry.section, programs, complaints)
+            yield from _scripts(entry.section)
         elif entry.keyword.argument.kind is Kind.SCRIPT and entry.value is not None and entry.value.argv:
-            wrong = programs(entry.value.argv)
-            if wrong:
-                complaints.warning(
-                    "missing-program",
-                    entry.words[1],
-                    f"{entry.keyword.name}: {wrong}",
-                    "install it before it is needed, or correct its path",
-                )
+            yield entry
 
 
 def _named_accounts(section: Section) -> Iterator[tuple[tuple[Word, ...], str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from haxlb.config.commands import Accounts, Programs, check_accounts, check_programs
+from haxlb.config.commands import Accounts, Insecurities, Programs, check_accounts, check_programs, check_security
 from haxlb.config.crosscheck import (
     check_interfaces,
     check_links,
@@ -70,6 +70,7 @@ def load(
     networks: tuple[IPv4Network, ...] = (),
     accounts: Accounts | None = None,
     programs: Programs | None = None,
+    insecurities: Insecurities | None = None,
     node: str,
     config_id: str = "",
     reader: Reader | None = None,
@@ -78,8 +79,8 @@ def load(
 
     `interfaces` are those that exist on this host: to need another one is fatal; None = it is not looked at.
     `networks` are those that this host is connected to; they count where it looks like the director itself.
-    `accounts` says whether a user and a group exist on this host, `programs` why it cannot run a command; None = it is
-    not looked at.
+    `accounts` says whether a user and a group exist on this host, `programs` why it cannot run a command,
+    `insecurities` why enable_script_security forbids one; None = it is not looked at.
     `node` is the host's name: it names the director unless router_id does. `config_id` selects `@ID` lines; empty =
     the host's name does.
     """
@@ -106,6 +107,8 @@ def load(
         check_accounts(reading.root, accounts, complaints)
     if programs is not None:
         check_programs(reading.root, programs, complaints)
+    if insecurities is not None:
+        check_security(reading.root, config.notification.scripts, insecurities, complaints)
     diagnostics = tuple(
         sorted(complaints.all, key=lambda each: (reading.sources.rank(each.span), each.severity.rank, each.code))
     )

@@ -10,7 +10,8 @@ from haxlb.config import load
 from haxlb.config.part import Part
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.linux.accounts import missing_account
-from haxlb.linux.script_security import missing_program
+from haxlb.linux.script_security import insecure_program, missing_program
+from haxlb.model.commands import Command
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
 
 
@@ -55,6 +56,7 @@ class ConfigFile:
             interfaces=interfaces,
             accounts=missing_account,
             programs=self._missing_program,
+            insecurities=self._insecure_program,
             node=socket.gethostname(),
             config_id=self._config_id,
         )
@@ -66,6 +68,9 @@ class ConfigFile:
 
     def _missing_program(self, argv: tuple[str, ...]) -> str:
         return missing_program(argv, str(self._path.parent))
+
+    def _insecure_program(self, command: Command) -> str:
+        return insecure_program(command, str(self._path.parent))
 
 
 def _refuse_endless(path: Path | None) -> None:

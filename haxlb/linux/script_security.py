@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 
 DEFAULT_USER = "keepalived_script"
@@ -89,16 +90,28 @@ def missing_program(argv: Sequence[str], directory: str = "") -> str:
     return "" if status.st_mode & 0o111 else f"{path} is not executable"
 
 
-def insecurity(argv: Sequence[str], runner: Identity) -> str:
+def insecure_program(command: Command, directory: str = "") -> str:
+    """As `insecurity`, for a user by name; empty as well where there is no such user or file: others say so."""
+    if missing_program(command.argv, directory):
+        return ""
+    try:
+        runner = identity(command.user, command.group)
+    except HostError:
+        return ""
+    return insecurity(command.argv, runner, directory)
+
+
+def insecurity(argv: Sequence[str], runner: Identity, directory: str = "") -> str:
     """Which part of the path others than root can change, where the command runs as root; empty when there is none.
 
-    Without `enable_script_security` it is a reason for a warning.
+    `directory` is where it will be started, empty = the present one. Without `enable_script_security` it is a
+    reason for a warning.
     """
     if runner.uid != 0:
         return ""
     path = locate(argv[0])
     try:
-        for part in _parts(Path.cwd() / path):
+        for part in _parts(Path.cwd() / directory / path):
             why = _changeable(part)
             if why:
                 return f"{path} would run as root, but {part} {why}"

@@ -170,6 +170,27 @@ def test_programs_of_this_host(run, tmp_path):
     assert "missing-program" not in run(text, "--no-interfaces").output
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="gives files to others: needs root")
+def test_what_others_can_change_and_root_runs(run, tmp_path):
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    os.chown(script, 65534, 65534)
+
+    def text(security: str, user: str = "root") -> str:
+        lines = f"notify_master ./script\n    notify_backup '{script} x' nobody"
+        head = f"global_defs {{\n{security}\nscript_user {user}\n}}\n"
+        return head + (INSTANCE % ("lo", 51)).replace("interface lo", f"interface lo\n    {lines}", 1)
+
+    result = run(text("enable_script_security"))
+    assert result.exit_code == 0
+    assert result.output.count("insecure-program") == 1, "what runs as another user is that user's matter"
+    assert "warning[insecure-program]: notify_master: ./script would run as root, but " in result.output
+    assert "insecure-program" not in run(text("enable_script_security", "nobody")).output
+    assert "insecure-program" not in run(text("")).output
+    assert "insecure-program" not in run(text("enable_script_security"), "--no-interfaces").output
+
+
 def test_a_user_after_a_command_in_single_quotes_is_found(run):
     text = (INSTANCE % ("lo", 51)).replace("interface lo", "interface lo\n    notify '/bin/true x' no-such-user", 1)
     result = run(text)

@@ -144,6 +144,7 @@ def test_an_example_brings_its_code_and_no_other(example):
         networks=(IPv4Network("192.0.2.0/24"),),
         accounts=lambda user, _: "there is no such user" if user == "nobody-here" else "",
         programs=lambda argv: "there is no such file" if argv[0].endswith("not-here") else "",
+        insecurities=lambda command: "others can change it" if command.argv[0].endswith("insecure") else "",
         node="lb1",
         reader=Files(example.files()),
     )
