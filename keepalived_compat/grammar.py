@@ -131,6 +131,8 @@ class Keyword:
     """Its argument is never shown."""
     zero: str = ""
     """What 0 means where keepalived refuses it, though it stands in many files."""
+    partly: str = ""
+    """Of a keyword that is done, what of it is not done yet; empty = it is done as a whole."""
     since: str = ""
     """First keepalived release that knows it, empty where none does."""
 

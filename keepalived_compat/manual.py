@@ -15,7 +15,7 @@ parser uses: `python -m keepalived_compat.manual > docs/reference/keepalived-con
 
 | | |
 |---|---|
-| **supported** | it does what keepalived does |
+| **supported** | it does what keepalived does; what is planned within it is named behind |
 | **old spelling** | taken as the keyword that is named, with a warning |
 | **ignored** | needs no doing; the reason is given, as a note |
 | **planned** | not done yet; what is missing by it is given, as a note, a warning or an error |
@@ -80,11 +80,12 @@ def _argument(row: Row) -> str:
 
 
 def _status(row: Row) -> str:
+    planned = f"; **planned**: {row.planned}" if row.planned else ""
     match row.status:
         case Status.SUPPORTED:
-            return "**supported**"
+            return f"**supported**{planned}"
         case Status.ALIAS:
-            return f"same as `{row.alias_of}`"
+            return f"same as `{row.alias_of}`{planned}"
         case Status.OLD_SPELLING:
             return f"**old spelling** of `{row.alias_of}`"
         case Status.PLANNED if row.severity is not None:

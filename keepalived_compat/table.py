@@ -65,6 +65,8 @@ class Row:
     severity: Severity | None
     """Of the complaint that it brings, None when it brings none."""
     reason: str
+    planned: str
+    """What is planned within a keyword that is supported for the rest, empty when nothing is."""
 
 
 def rows(block: str) -> tuple[Row, ...]:
@@ -108,6 +110,7 @@ def _row(block: str, keyword: Keyword, *, reached: bool) -> Row:
         status=status,
         severity=severity,
         reason=reason,
+        planned=keyword.partly if status in (Status.SUPPORTED, Status.ALIAS) else "",
     )
 
 

@@ -16,19 +16,20 @@ SCHEMA = "haxlb.keywords/1"
 
 
 @click.command(short_help="Print what is known of keepalived.conf's keywords.")
-@click.argument("block", required=False)
+@click.argument("block", metavar="[WORD]", required=False)
 @click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
 def keywords(block: str | None, *, as_object: bool) -> None:
-    """Print the keywords of keepalived.conf, of one BLOCK or of all: arguments, ranges, defaults, and what is done.
+    """Print the keywords of keepalived.conf, all or those that WORD names, one a line: arguments, ranges, defaults, and
+    what is done, planned, ignored, refused.
 
-    BLOCK is the keyword that opens it (vrrp_instance, real_server, HTTP_GET, …), or `root` for what stands outside of
-    blocks. A keyword in place of a block shows every block that has it.
+    WORD is the keyword that opens a block (vrrp_instance, real_server, HTTP_GET, …), or `root` for what stands outside
+    of blocks, and shows what may stand in it; or any keyword, and shows it in every block that has it.
     """
-    found = [row for name in blocks() for row in rows(name) if block is None or block == row.block]
+    table = [row for name in blocks() for row in rows(name)]
+    found = [row for row in table if block is None or block == row.block]
+    found += [row for row in table if row.keyword == block != row.block]
     if not found:
-        found = [row for name in blocks() for row in rows(name) if row.keyword == block]
-    if not found:
-        known = [TOP_LEVEL, *blocks(), *(row.keyword for name in blocks() for row in rows(name))]
+        known = [TOP_LEVEL, *blocks(), *(row.keyword for row in table)]
         hint = did_you_mean(block or "", known)
         raise click.BadParameter(f"no block and no keyword is called {block}{'; ' + hint if hint else ''}")
     if as_object:
@@ -51,7 +52,9 @@ def _line(row: Row) -> str:
         notes.append(f"{row.status.value} of {row.alias_of}" if row.status is not Status.ALIAS else f"= {row.alias_of}")
     elif row.status is not Status.SUPPORTED:
         notes.append(f"{row.status.value}: {row.reason}")
-    return f"  {written}" + (f"\n      {'; '.join(notes)}" if notes else "")
+    if row.planned:
+        notes.append(f"planned: {row.planned}")
+    return f"  {written}" + (f"  # {'; '.join(notes)}" if notes else "")
 
 
 def _plain(row: Row) -> dict[str, Any]:

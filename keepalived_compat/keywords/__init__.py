@@ -8,6 +8,7 @@ from keepalived_compat.grammar import Block, Grammar, Keyword, Kind
 from keepalived_compat.keywords.checkers import CHECKERS
 from keepalived_compat.keywords.defaults import DEFAULTS
 from keepalived_compat.keywords.global_defs import GLOBAL_DEFS
+from keepalived_compat.keywords.partly import PARTLY
 from keepalived_compat.keywords.root import ROOT_BLOCKS
 from keepalived_compat.keywords.since import SINCE
 from keepalived_compat.keywords.syntax import SYNTAX, SYNTAX_IN, UNITS
@@ -39,8 +40,15 @@ def _with_facts(block: str, row: Keyword) -> Keyword:
         row,
         argument=argument,
         since=row.since or _RELEASES.get((block, row.name), ""),
+        partly=_planned_within(row, PARTLY.get(block, {}).get(row.name, "")),
         default=row.default or DEFAULTS.get(block, {}).get(row.name, ""),
     )
+
+
+def _planned_within(row: Keyword, more: str) -> str:
+    offered = row.argument.offered
+    missing = [each for each in row.argument.choices if each not in offered] if offered else []
+    return ", ".join(filter(None, (*missing, more)))
 
 
 _ROWS: Grammar = {**ROOT_BLOCKS, **GLOBAL_DEFS, **VRRP, **TRACKING, **VIRTUAL_SERVER, **CHECKERS}

@@ -9,9 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from haxlb.cli.keywords import keywords
+from haxlb.config.checks import _HARMLESS, _INLINE
 from keepalived_compat.grammar import LINES, Support
 from keepalived_compat.keywords import KEEPALIVED
+from keepalived_compat.keywords.checkers import REGEX_OPTIONS
 from keepalived_compat.keywords.defaults import DEFAULTS
+from keepalived_compat.keywords.partly import PARTLY
 from keepalived_compat.keywords.since import SINCE
 from keepalived_compat.keywords.syntax import SYNTAX, SYNTAX_IN, UNITS
 from keepalived_compat.manual import page
@@ -62,10 +65,17 @@ def test_facts_kept_apart_belong_to_rows():
     for release, by_block in SINCE.items():
         for block, names in by_block.items():
             assert set(names.split()) <= set(KEEPALIVED[block]), (release, block)
+    for block, partly in PARTLY.items():
+        assert set(partly) <= set(KEEPALIVED[block]), block
     for block, defaults in DEFAULTS.items():
         assert set(defaults) <= set(KEEPALIVED[block]), block
     names = {row.keyword for name in blocks() for row in rows(name)}
     assert set(SYNTAX) | set(UNITS) | {name for _, name in SYNTAX_IN} <= names
+
+
+def test_regex_options_that_are_planned_are_those_that_a_check_refuses():
+    refused = set(REGEX_OPTIONS) - set(_INLINE) - set(_HARMLESS)
+    assert set(PARTLY["url"]["regex_options"].split(", ")) == refused
 
 
 def test_a_row():
@@ -78,7 +88,10 @@ class TestCommand:
     def test_a_block(self):
         result = CliRunner().invoke(keywords, ["authentication"])
         assert result.exit_code == 0
-        assert result.output.splitlines()[:2] == ["authentication:", "  auth_type PASS | AH"]
+        assert result.output.splitlines()[:2] == [
+            "authentication:",
+            "  auth_type PASS | AH  # default none; since 1.0.3",
+        ]
 
     def test_a_keyword_in_every_block_that_has_it(self):
         result = CliRunner().invoke(keywords, ["nb_get_retry"])
@@ -88,6 +101,26 @@ class TestCommand:
             "SSL_GET:",
             "SMTP_CHECK:",
         ]
+
+    def test_a_word_that_is_a_block_and_a_keyword(self):
+        lines = CliRunner().invoke(keywords, ["real_server"]).output.splitlines()
+        assert [each for each in lines if each[0] != " "] == ["real_server:", "virtual_server:"]
+        assert any(each.startswith("  weight ") for each in lines)
+        assert any(each.startswith("  real_server ") for each in lines)
+
+    @pytest.mark.parametrize(
+        ("word", "planned"),
+        [
+            ("lb_algo", "planned: lc, wlc, lblc, dh, fo, ovf, lblcr, sed, nq, twos"),
+            ("lb_kind", "planned: NAT, TUN"),
+            ("protocol", "planned: SCTP"),
+            ("persistence_timeout", "planned: persistence"),
+            ("persistence_granularity", "planned: there is no persistence"),
+        ],
+    )
+    def test_what_is_planned_stands_on_the_line_of_its_keyword(self, word, planned):
+        lines = CliRunner().invoke(keywords, []).output.splitlines()
+        assert [each for each in lines if each.startswith(f"  {word} ") and planned in each]
 
     def test_json_is_the_whole_table(self):
         found = json.loads(CliRunner().invoke(keywords, ["--json"]).output)
