@@ -75,6 +75,11 @@ class Tracker:
         self._runs.ended(ticket, self._clock.now(), well=well, how=how)
         self._arm()
 
+    def on_script_refused(self, ticket: int, problem: str) -> None:
+        """A run could not be begun; `problem` says why."""
+        self._runs.refused(ticket, self._clock.now(), problem)
+        self._arm()
+
     def on_file(self, name: str, value: int, detail: str) -> None:
         """The number in a file is this now; `detail` says why where there is none."""
         self._board.put((TrackKind.FILE, name), value, self._clock.now(), detail=detail)

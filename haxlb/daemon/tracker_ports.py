@@ -15,14 +15,18 @@ from haxlb.model.tracking import TrackFile, TrackProcess, TrackResult, TrackScri
 
 
 class TrackScriptPort(Protocol):
-    """Runs tracked scripts; each end comes in through `on_script_ended`."""
+    """Runs tracked scripts; each end comes in through `on_script_ended`, or `on_script_refused` where none began."""
 
     def configure(self, scripts: Iterable[TrackScript], settings: ScriptSettings) -> None:
         """These may be started from now on, as these users."""
         ...
 
     def start(self, ticket: int, script: TrackScript) -> str:
-        """Begin a run; why it cannot be run, empty when it runs."""
+        """Begin a run, soon; why it cannot be run where that is known already, else empty."""
+        ...
+
+    def begun(self, ticket: int) -> bool:
+        """Whether this run, which has not ended, has begun: it waits for those before it, and for the host."""
         ...
 
     def terminate(self, ticket: int) -> None:

@@ -2,7 +2,7 @@
 
 Runs follow an absolute schedule. One that is due while the one before it still runs is left out (keepalived). A run
 that takes too long is a failure at that moment, whatever becomes of its processes: SIGTERM to all of them, SIGKILL two
-seconds later.
+seconds later. One that has not begun says nothing of what it checks: it is late, and counts when it has had its time.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class _Run:
     deadline: int | None
     """When the next signal is due; None = the last one has been sent."""
     signals: int = 0
+    late: bool = False
+    """It had not begun when it was to have ended."""
 
 
 @dataclass(slots=True)
@@ -82,14 +84,16 @@ class ScriptRuns:
 
     def ended(self, ticket: int, now: int, *, well: bool, how: str) -> None:
         """A run has ended; `how` in words."""
-        if self._leaving.pop(ticket, None) is not None:
-            return
-        watch = next((each for each in self._watches.values() if each.run and each.run.ticket == ticket), None)
-        if watch is None or watch.run is None:
-            return
-        run, watch.run = watch.run, None
-        if not run.signals:
+        watch = self._finish(ticket)
+        if watch is not None:
+            self._clear_alarm(watch.script.name, watch, "it can be run again", now)
             self._count(watch, now, well=well, how=how)
+
+    def refused(self, ticket: int, now: int, problem: str) -> None:
+        """A run could not be begun."""
+        watch = self._finish(ticket)
+        if watch is not None:
+            self._refuse(watch, problem, now)
 
     def advance(self, now: int) -> None:
         """Do what is due."""
@@ -129,24 +133,39 @@ class ScriptRuns:
         watch.due = min(watch.due, now + script.interval_us)
         return watch
 
+    def _finish(self, ticket: int) -> _Watch | None:
+        """The script whose run this was, where that still counts."""
+        if self._leaving.pop(ticket, None) is not None:
+            return None
+        watch = next((each for each in self._watches.values() if each.run and each.run.ticket == ticket), None)
+        if watch is None or watch.run is None:
+            return None
+        run, watch.run = watch.run, None
+        return None if run.signals else watch
+
     def _start(self, watch: _Watch, now: int) -> None:
-        name = watch.script.name
         ticket = next(self._tickets)
         problem = self._port.start(ticket, watch.script)
-        if not problem:
-            watch.run = _Run(ticket, name, now + _limit_us(watch.script))
-            self._clear_alarm(name, watch, "it can be run again", now)
-            return
+        if problem:
+            self._refuse(watch, problem, now)
+        else:
+            watch.run = _Run(ticket, watch.script.name, now + _limit_us(watch.script))
+
+    def _refuse(self, watch: _Watch, problem: str, now: int) -> None:
         self._raise_alarm(watch, problem, now)
         if watch.counter.value is None:
             # Nothing is known of the service: to make it a fault could take both directors down, by one wrong path.
-            self._board.put((TrackKind.SCRIPT, name), None, now, detail=f"cannot be run: {problem}", counts=False)
+            key = (TrackKind.SCRIPT, watch.script.name)
+            self._board.put(key, None, now, detail=f"cannot be run: {problem}", counts=False)
         else:
             self._count(watch, now, well=False, how=f"cannot be run: {problem}")
 
     def _hurry(self, run: _Run, watch: _Watch | None, now: int) -> None:
         """Send the signal that is due."""
         if run.deadline is None or now < run.deadline:
+            return
+        if watch is not None and not run.signals and self._is_late(run):
+            run.deadline = now + _limit_us(watch.script)
             return
         run.signals += 1
         if run.signals > 1:
@@ -159,7 +178,16 @@ class ScriptRuns:
         if watch is not None:
             limit_s = _limit_us(watch.script) / SECOND_US
             self._reports.log("warning", "track_script_overdue", script=run.name, limit_s=limit_s)
+            self._clear_alarm(run.name, watch, "it can be run again", now)
             self._count(watch, now, well=False, how=f"did not end within {limit_s:g} s")
+
+    def _is_late(self, run: _Run) -> bool:
+        """Whether it has not begun, or only since this was asked last."""
+        begun = self._port.begun(run.ticket)
+        if not begun and not run.late:
+            self._reports.log("warning", "track_script_late", script=run.name, reason="it could not yet be started")
+        former, run.late = run.late, not begun
+        return former or run.late
 
     def _leave(self, run: _Run, now: int) -> None:
         if not run.signals:

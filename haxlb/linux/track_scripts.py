@@ -33,13 +33,20 @@ class _Run:
 class TrackScripts:
     """Every run is a process group of its own, watched by pidfd.
 
-    One thread starts them, since on a busy host a start takes longer than a BFD session may be silent. It lives as long
-    as this process: the kernel ends scripts with the thread that has started them (PR_SET_PDEATHSIG).
+    One thread looks at and starts them, since on a busy host a start takes longer than a BFD session may be silent, and
+    a look at a file system that hangs does not return. It lives as long as this process: the kernel ends scripts with
+    the thread that has started them (PR_SET_PDEATHSIG).
     """
 
-    def __init__(self, on_ended: Callable[[int, bool, str], None], log: Log) -> None:
-        """`on_ended` hears the ticket, whether it ended with exit code 0, and how in words."""
+    def __init__(
+        self, on_ended: Callable[[int, bool, str], None], on_refused: Callable[[int, str], None], log: Log
+    ) -> None:
+        """`on_ended` hears the ticket, whether it ended with exit code 0, and how in words.
+
+        `on_refused` hears the ticket of a run that could not be begun, and why.
+        """
         self._on_ended = on_ended
+        self._on_refused = on_refused
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._runners: dict[str, Identity | str] = {}
@@ -67,22 +74,21 @@ class TrackScripts:
                     self._log("warning", "script_insecure", script=each.name, reason=why)
 
     def start(self, ticket: int, script: TrackScript) -> str:
-        """Begin a run; why it cannot be run, empty when it runs."""
+        """As TrackScriptPort."""
         runner = self._runners[script.name]
         if isinstance(runner, str):
             return runner
-        # A script on a file system that hangs must not hang us: what has just run well is not looked at again.
-        if self._security or script.name not in self._sound:
-            problem = unfit(script.run.argv, runner, security=self._security)
-            if problem:
-                return problem
+        # A script on a file system that hangs must not hold up others: what has just run well is not looked at again.
+        security, sound = self._security, script.name in self._sound
         self._runs[ticket] = _Run(script.name)
         self._idle.clear()
-        begin = starter(script.run.argv, runner)
 
         def work() -> int:
             follow(self._owner)
-            return begin()
+            problem = "" if sound and not security else unfit(script.run.argv, runner, security=security)
+            if problem:
+                raise HostError(problem, remedy="see its path, its mode and the owners of its directories")
+            return starter(script.run.argv, runner)()
 
         def done(pid: Future[int]) -> None:
             if not self._loop.is_closed():
@@ -90,6 +96,10 @@ class TrackScripts:
 
         self._thread.submit(work).add_done_callback(done)
         return ""
+
+    def begun(self, ticket: int) -> bool:
+        """As TrackScriptPort."""
+        return self._runs[ticket].pid != 0
 
     def terminate(self, ticket: int) -> None:
         """SIGTERM to the process group of the run."""
@@ -119,7 +129,8 @@ class TrackScripts:
         try:
             run.pid = pid.result()
         except HostError as problem:
-            self._over(ticket, well=False, how=f"cannot be run: {problem.message}")
+            self._forget(ticket, well=False)
+            self._on_refused(ticket, problem.message)
             return
         run.pidfd = os.pidfd_open(run.pid)
         self._loop.add_reader(run.pidfd, self._ended, ticket)
@@ -133,9 +144,10 @@ class TrackScripts:
         if run.signalled is not None:
             signal_group(run.pid, signal.SIGKILL)  # what the leader left behind
         code = os.waitstatus_to_exitcode(os.waitpid(run.pid, 0)[1])
-        self._over(ticket, well=code == 0, how=_words(code))
+        self._forget(ticket, well=code == 0)
+        self._on_ended(ticket, code == 0, _words(code))
 
-    def _over(self, ticket: int, *, well: bool, how: str) -> None:
+    def _forget(self, ticket: int, *, well: bool) -> None:
         run = self._runs.pop(ticket)
         if well:
             self._sound.add(run.name)
@@ -143,7 +155,6 @@ class TrackScripts:
             self._sound.discard(run.name)
         if not self._runs:
             self._idle.set()
-        self._on_ended(ticket, well, how)
 
 
 def _runner(script: TrackScript, users: Users) -> Identity | str:

@@ -42,7 +42,7 @@ class TrackerProcess:
         self._pipe = pipe
         threading.stack_size(STACK)
         self._wake = TimerfdWake(self._on_wake)
-        self._scripts = TrackScripts(self._on_script_ended, pipe.log)
+        self._scripts = TrackScripts(self._on_script_ended, self._on_script_refused, pipe.log)
         self._files = TrackFiles(self._on_file, pipe.log)
         self._processes = TrackProcesses(self._on_count, pipe.log)
         self._bfd = BfdRunner(MonotonicClock(), self._on_bfd, pipe.log)
@@ -153,6 +153,9 @@ class TrackerProcess:
 
     def _on_script_ended(self, ticket: int, well: bool, how: str) -> None:  # noqa: FBT001 - a callback
         self._tracker.on_script_ended(ticket, well=well, how=how)
+
+    def _on_script_refused(self, ticket: int, problem: str) -> None:
+        self._tracker.on_script_refused(ticket, problem)
 
     def _on_file(self, name: str, value: int, detail: str) -> None:
         self._tracker.on_file(name, value, detail)

@@ -179,6 +179,10 @@ class _Scripts:
             self._end_in(RUN_US, ticket, well=well, how=f"exit code {int(not well)}")
         return ""
 
+    def begun(self, ticket: int) -> bool:
+        """All do at once."""
+        return ticket in self._runs
+
     def terminate(self, ticket: int) -> None:
         """A script that hangs does not heed it."""
 

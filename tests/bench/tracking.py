@@ -134,7 +134,7 @@ async def many_scripts(number_of_scripts: int) -> dict[str, Any]:
         tracker.on_script_ended(ticket, well=well, how=how)
 
     idle = Reports()
-    adapter = TrackScripts(on_ended, idle.log)
+    adapter = TrackScripts(on_ended, lambda *_: None, idle.log)
     wake = TimerfdWake(lambda: tracker.on_wake())  # noqa: PLW0108 - it does not exist yet
     tracker = Tracker(clock=MonotonicClock(), wake=wake, scripts=adapter, files=idle, processes=idle, reports=idle)
     scripts = tuple(TrackScript(name=str(n), run=Command(argv=("/bin/true",))) for n in range(number_of_scripts))

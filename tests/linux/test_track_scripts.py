@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from haxlb.linux import script_process
+from haxlb.linux import script_process, track_scripts
 from haxlb.linux.script_security import Identity
 from haxlb.linux.track_scripts import TrackScripts
 from haxlb.linux.users import ourselves
@@ -36,7 +37,11 @@ class Bench:
     def __init__(self, **settings: Any) -> None:
         self.lines: list[tuple[str, dict[str, object]]] = []
         self.ends: asyncio.Queue[tuple[int, bool, str]] = asyncio.Queue()
-        self.scripts = TrackScripts(lambda *end: self.ends.put_nowait(end), self.log)
+        self.scripts = TrackScripts(
+            lambda *end: self.ends.put_nowait(end),
+            lambda ticket, problem: self.ends.put_nowait((ticket, False, problem)),
+            self.log,
+        )
         self.settings = ScriptSettings(user=ROOT, **settings)
         self.ticket = 0
 
@@ -51,6 +56,11 @@ class Bench:
     def again(self, script: TrackScript) -> str:
         self.ticket += 1
         return self.scripts.start(self.ticket, script)
+
+    async def refusal(self, *argv: str) -> str:
+        """How the run ended, where that was to be known only by the thread."""
+        assert self.start(*argv) == ""
+        return (await self.end())[1]
 
     async def end(self) -> tuple[bool, str]:
         ticket, well, how = await self.ends.get()
@@ -197,10 +207,13 @@ def test_scripts_that_cannot_be_run(tmp_path: Path) -> None:
     async def test() -> None:
         bench = Bench()
         path = tmp_path / "check"
-        assert bench.start(str(path)) == f"{path}: No such file or directory"
+        assert await bench.refusal(str(path)) == f"{path}: No such file or directory"
         executable(path).chmod(0o644)
-        assert bench.start(str(path)) == f"{path} is not executable"
-        assert bench.start("there-is-no-such-program") == "there-is-no-such-program is not found in the search path"
+        assert await bench.refusal(str(path)) == f"{path} is not executable"
+        assert (
+            await bench.refusal("there-is-no-such-program")
+            == "there-is-no-such-program is not found in the search path"
+        )
 
     run(test())
 
@@ -213,11 +226,10 @@ def test_a_script_that_vanishes_between_two_runs_fails_and_then_is_named(tmp_pat
         assert bench.start(str(path)) == ""
         assert await bench.end() == (True, "exit code 0")
         path.unlink()
-        said = bench.again(script)
-        if not said:  # it is setpriv that finds out
-            assert (await bench.end())[0] is False
-            said = bench.again(script)
-        assert said == f"{path}: No such file or directory"
+        assert bench.again(script) == ""
+        assert (await bench.end())[0] is False  # it is setpriv that finds out
+        bench.again(script)
+        assert (await bench.end())[1] == f"{path}: No such file or directory"
 
     run(test())
 
@@ -225,8 +237,8 @@ def test_a_script_that_vanishes_between_two_runs_fails_and_then_is_named(tmp_pat
 def test_a_file_without_an_interpreter_is_a_failure(tmp_path: Path) -> None:
     async def test() -> None:
         bench = Bench()
-        problem = bench.start(str(executable(tmp_path / "check", "#!/nowhere/interpreter\n")))
-        assert problem or not (await bench.end())[0]
+        bench.start(str(executable(tmp_path / "check", "#!/nowhere/interpreter\n")))
+        assert not (await bench.end())[0]
 
     run(test())
 
@@ -238,13 +250,14 @@ def test_security_refuses_what_others_can_change(tmp_path: Path, safe: Path) -> 
     async def test() -> None:
         loose, tight = executable(tmp_path / "check"), executable(safe / "check")
         strict = Bench(security=True)
-        assert "would run as root, but" in strict.start(str(loose))
+        assert "would run as root, but" in await strict.refusal(str(loose))
         assert strict.start(str(tight)) == ""
         assert await strict.end() == (True, "exit code 0")
         # It was well, and is a link to what others can change now.
         tight.unlink()
         tight.symlink_to(loose)
-        assert "would run as root, but" in strict.again(TrackScript(name="x", run=Command(argv=(str(tight),))))
+        strict.again(TrackScript(name="x", run=Command(argv=(str(tight),))))
+        assert "would run as root, but" in (await strict.end())[1]
         assert strict.start(str(loose), user="nobody") == ""  # it can do no harm
 
     run(test())
@@ -307,6 +320,34 @@ def test_a_script_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
         bench.scripts.kill(bench.ticket)
         assert await bench.end() == (False, "killed by SIGKILL")
         bench.scripts.kill(bench.ticket)  # nobody is hit
+
+    run(test())
+
+
+def test_a_look_at_a_file_system_that_hangs_holds_up_nobody_but_scripts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        bench = Bench()
+        hangs, looked = threading.Event(), threading.Event()
+
+        def unfit(*_: Any, **__: Any) -> str:
+            looked.set()
+            hangs.wait()
+            return "at last"
+
+        monkeypatch.setattr(track_scripts, "unfit", unfit)
+        assert bench.start("/bin/true") == ""
+        await asyncio.to_thread(looked.wait)
+        assert not bench.scripts.begun(bench.ticket)  # and we are here to ask
+        hangs.set()
+        assert await bench.end() == (False, "at last")
+        monkeypatch.undo()
+        bench.start("/bin/sleep", "60")
+        await asyncio.wrap_future(bench.scripts._thread.submit(int))  # what it did before has been told to the loop
+        assert bench.scripts.begun(bench.ticket)
+        bench.scripts.kill(bench.ticket)
+        await bench.end()
 
     run(test())
 

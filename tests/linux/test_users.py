@@ -26,7 +26,7 @@ def script(user):
 
 async def test():
     ended = asyncio.Event()
-    scripts = TrackScripts(lambda ticket, well, how: (print(how), ended.set()), lambda *_, **__: None)
+    scripts = TrackScripts(lambda ticket, well, how: (print(how), ended.set()), print, lambda *_, **__: None)
     for user in ("daemon", ""):
         scripts.configure([script(user)], ScriptSettings())
         problem = scripts.start(1, script(user))

@@ -27,6 +27,8 @@ class Stage:
         self.told: list[tuple[TrackResult, ...]] = []
         self.running: dict[int, str] = {}
         self.unfit: dict[str, str] = {}
+        self.waiting: set[str] = set()
+        """Scripts that are not begun yet."""
         self.watched: tuple[list[str], list[str]] = ([], [])
         self.tracker = Tracker(
             clock=self, wake=self, scripts=Scripts(self), files=Files(self), processes=Processes(self), reports=self
@@ -70,6 +72,12 @@ class Stage:
         self.tracker.on_script_ended(ticket, well=code == 0, how=f"exit code {code}")
         return self.hear()
 
+    def refuse(self, name: str, problem: str) -> list[str]:
+        ticket = next(ticket for ticket, each in self.running.items() if each == name)
+        del self.running[ticket]
+        self.tracker.on_script_refused(ticket, problem)
+        return self.hear()
+
     def hear(self) -> list[str]:
         said, self.said = self.said, []
         return said
@@ -92,6 +100,9 @@ class Scripts:
         self._stage.running[ticket] = script.name
         self._stage.said.append(f"start {script.name}")
         return ""
+
+    def begun(self, ticket: int) -> bool:
+        return self._stage.running[ticket] not in self._stage.waiting
 
     def terminate(self, ticket: int) -> None:
         self._stage.said.append(f"TERM {self._stage.running[ticket]}")
@@ -241,6 +252,45 @@ def test_a_run_that_does_not_heed_sigterm() -> None:
     assert stage.go(60 * S) == []  # nothing is started beside one that cannot be killed
     stage.end("web", 1)
     assert stage.go(S) == ["start web"]
+
+
+def test_a_run_that_has_not_begun_is_late_and_no_failure() -> None:
+    stage = running(interval_us=S)
+    stage.waiting.add("web")
+    assert stage.go(S) == ["start web"]
+    assert stage.go(S) == ["track_script_late"]
+    assert stage.go(10 * S + S // 2) == []  # once, and nothing is started beside it
+    stage.waiting.clear()
+    assert stage.go(S) == []  # it has its whole time from when it was seen to have begun
+    assert stage.end("web", 0) == []
+    assert stage.status("web").value == 1
+
+
+def test_a_late_run_that_hangs_is_a_failure_all_the_same() -> None:
+    stage = running(interval_us=S)
+    stage.waiting.add("web")
+    assert stage.go(2 * S) == ["start web", "track_script_late"]
+    stage.waiting.clear()
+    assert stage.go(S) == []
+    assert stage.go(S) == ["TERM web", "track_script_overdue", "web=0"]
+
+
+def test_a_run_that_is_refused_when_its_turn_comes_counts_as_one_that_cannot_be_run() -> None:
+    stage = Stage()
+    stage.configure(scripts=(script(),))
+    stage.go()
+    assert stage.refuse("web", "/bin/web: No such file or directory") == ["web=void"]
+    stage.go(S)
+    assert stage.refuse("web", "/bin/web: No such file or directory") == []
+    assert [type(each) for each in stage.facts] == [AlarmRaised]  # it does not go between two attempts
+    stage.go(S)
+    assert stage.end("web", 0) == ["web=1"]
+    assert [type(each) for each in stage.facts] == [AlarmRaised, AlarmCleared]
+    stage.go(S)
+    assert stage.refuse("web", "/bin/web is not executable") == ["web=0"]
+    stage.go(S)
+    stage.configure()
+    assert stage.refuse("web", "/bin/web is not executable") == []
 
 
 def test_timeout_0_is_the_interval() -> None:
