@@ -129,6 +129,8 @@ class Keepalived:
             each.unlink(missing_ok=True)
         self._process = self._log.start(
             self.host,
+            # In the class of haxlb's speaker: on a busy machine a BACKUP of adverts every 100 ms would take over.
+            *("chrt", "--rr", "1"),
             *("keepalived", "--dont-fork", "--log-console", "--log-detail", "--no-syslog", "--vrrp"),
             *("-f", str(self._directory / "conf")),
             *(word for flag, path in files.items() for word in (f"-{flag}", str(path))),

@@ -1,5 +1,6 @@
 """The demo's stage: it leaves nothing behind, however it ends."""
 
+import fcntl
 import json
 import os
 import signal
@@ -31,6 +32,18 @@ def left_over() -> list[str]:
     ]
     namespaces = [path.name for path in Path("/run/netns").glob(f"{PREFIX}-*")]
     return [*mounts, *processes, *namespaces, *([str(DIRECTORY)] if DIRECTORY.exists() else [])]
+
+
+def unlocked() -> bool:
+    """Nobody holds the directory; what a killed demo was just forking holds it until it executes its program."""
+    held = os.open(DIRECTORY, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(held)
+    return True
 
 
 def fail_on(stage: Stage) -> None:
@@ -72,6 +85,7 @@ def test_the_next_demo_removes_what_a_killed_one_has_left():
     demo.kill()
     demo.wait()
     assert left_over()
+    wait_for("it is dead altogether", unlocked, 20, every=0.02)
     with Stage(PREFIX, DIRECTORY):
         pass
     assert left_over() == []
