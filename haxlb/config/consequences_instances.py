@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from haxlb.config.diff import identity, instance_differences
 from haxlb.config.fate import Consequence, Fate
 from haxlb.config.meaning_value import counted
-from haxlb.model.addresses import IPAddress
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.node import NodeConfig, Role, VrrpInstance
 from haxlb.vrrp.changes import place, same_on_the_wire, vip_changes
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
@@ -134,7 +134,7 @@ def _moved(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
         ("takes off", changes.gone),
     ):
         if vips:
-            yield f"as MASTER it {what} {', '.join(str(vip.address) for vip in vips)}"
+            yield f"as MASTER it {what} {_by_interface(vips)}"
     routing = (
         counted((len(_without(new.routes, old.routes)), "route", "routes")),
         counted((len(_without(new.rules, old.rules)), "rule", "rules")),
@@ -153,6 +153,13 @@ def _moved(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
             if made is None
             else f"the interface {made.interface} is made anew"
         )
+
+
+def _by_interface(vips: Iterable[Vip]) -> str:
+    places: dict[str, list[str]] = {}
+    for vip in vips:
+        places.setdefault(vip.interface, []).append(str(vip.address))
+    return ", ".join(f"{', '.join(found)} on {interface}" for interface, found in places.items())
 
 
 def _without(things: tuple[Any, ...], others: tuple[Any, ...]) -> list[Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from haxlb.config.diff import real_server_differences, server_differences
 from haxlb.config.fate import Consequence, Fate
+from haxlb.config.meaning_value import counted
 from haxlb.model.node import Check, NodeConfig, RealServer, VirtualServer
 
 
@@ -22,11 +23,12 @@ def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Conse
         if was is not None:
             yield from _retuned_server(was, server, known)
             continue
+        number = len(server.real_servers)
         yield Consequence(
             kind="virtual_server",
             name=str(endpoint),
             fate=Fate.ADDED,
-            reason=f"{len(server.real_servers)} real servers are new",
+            reason=f"it is new, with {counted((number, 'real server', 'real servers')) or 'no real server'}",
             effects=(f"its real servers count as {_assumed(server)} until their checks know",),
         )
     for endpoint in old:

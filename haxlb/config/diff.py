@@ -6,8 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from haxlb.config.diff_words import field_name, prefix, shown
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import SECOND_US, NodeConfig, RealServer, VirtualServer, VrrpInstance
+from haxlb.model.commands import Command
+from haxlb.model.node import NodeConfig, RealServer, VirtualServer, VrrpInstance
 
 _SECRET = ("auth_pass", "password")
 
@@ -88,7 +90,7 @@ def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
             {each.endpoint: each for each in before.virtual_servers},
             {each.endpoint: each for each in after.virtual_servers},
             name=lambda each: str(each.endpoint),
-            identity=lambda each: f"{len(each.real_servers)} real servers",
+            identity=_service,
             differences=server_differences,
         ),
         sync_groups=_touched(
@@ -113,6 +115,11 @@ def identity(instance: VrrpInstance) -> str:
     """What makes an instance the same one, in words."""
     ipv6 = "" if instance.family == 4 else "IPv6 "  # noqa: PLR2004 - the family
     return f"{ipv6}virtual_router_id {instance.vrid} on {instance.interface}"
+
+
+def _service(server: VirtualServer) -> str:
+    number = len(server.real_servers)
+    return f"a service with {number or 'no'} real server{'' if number == 1 else 's'}"
 
 
 def tracked_things(config: NodeConfig) -> dict[tuple[str, str], Any]:
@@ -213,31 +220,14 @@ def field_differences(old: Any, new: Any, *, skip: tuple[str, ...] = ()) -> Iter
         was, is_now = getattr(old, each.name), getattr(new, each.name)
         if each.name in skip or was == is_now:
             continue
-        name = each.name.removesuffix("_us")
+        name = field_name(old, each.name)
         if each.name in _SECRET:
             yield f"{name} is another one"
-        elif hasattr(was, "__dataclass_fields__") and type(was) is type(is_now):
-            yield from (f"{name} {inner}" for inner in field_differences(was, is_now))
+        elif hasattr(was, "__dataclass_fields__") and type(was) is type(is_now) and not isinstance(was, Command):
+            before = prefix(was, name)
+            yield from (f"{before}{inner}" for inner in field_differences(was, is_now))
         else:
-            yield f"{name} {_shown(each.name, was)} -> {_shown(each.name, is_now)}"
-
-
-def _shown(name: str, value: Any) -> str:
-    if value is None or value == ():
-        return "none"
-    if name.endswith("_us"):
-        return f"{value / SECOND_US:g} s"
-    if isinstance(value, tuple):
-        return " ".join(map(_name, value))
-    return _name(value)
-
-
-def _name(value: Any) -> str:
-    """How a value is called: its dataclass has an address, a path or the like that tells it from others."""
-    for name in ("value", "interface", "path", "server"):
-        if hasattr(value, name):
-            return str(getattr(value, name))
-    return str(value)
+            yield f"{name} {shown(each.name, was)} -> {shown(each.name, is_now)}"
 
 
 def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Change]:

@@ -113,7 +113,7 @@ def test_a_difference_as_json(differ):
     assert document["refused"] is False
     (found,) = document["consequences"]
     assert (found["kind"], found["name"], found["fate"]) == ("vrrp_instance", "A", "recreated")
-    assert found["reason"] == "vrid 1 -> 2"
+    assert found["reason"] == "virtual_router_id 1 -> 2"
 
 
 def test_a_difference_to_what_cannot_be_used(differ):

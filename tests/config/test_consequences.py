@@ -94,9 +94,9 @@ def test_addresses_go_in_the_order_of_the_speaker(config):
     third = replace(other, address=IPv4Address("192.168.10.102"))
     ((_, _, effects),) = told(before, with_instance(config, vips=(replace(old, prefix_length=32), third))).values()
     assert effects[1:4] == (
-        "as MASTER it takes off and puts on anew 192.168.10.100",
-        "as MASTER it puts on 192.168.10.102",
-        "as MASTER it takes off 192.168.10.101",
+        "as MASTER it takes off and puts on anew 192.168.10.100 on eth0",
+        "as MASTER it puts on 192.168.10.102 on eth0",
+        "as MASTER it takes off 192.168.10.101 on eth0",
     )
 
 
@@ -117,7 +117,7 @@ def test_another_vrid_or_interface_is_another_instance(config):
     found = told(config, with_instance(config, vrid=52, initial_role=Role.BACKUP))
     fate, reason, effects = found["vrrp_instance", "VI_1"]
     assert fate is Fate.RECREATED
-    assert reason.startswith("vrid 51 -> 52")
+    assert reason.startswith("virtual_router_id 51 -> 52")
     assert effects == (
         f"the former one ends: {ENDS}",
         "the new one begins: it is BACKUP, and MASTER after 3.414 s without a better one",
@@ -266,7 +266,7 @@ def test_sync_groups(config):
     before = replace(config, sync_groups=(group,))
     after = replace(config, sync_groups=(replace(group, tracking_weight=True),))
     (found,) = [each for each in consequences(before, after) if each.name == "VG"]
-    assert (found.fate, found.reason, found.effects) == (Fate.RETUNED, "tracking_weight False -> True", ())
+    assert (found.fate, found.reason, found.effects) == (Fate.RETUNED, "sync_group_tracking_weight no -> yes", ())
 
 
 @pytest.mark.parametrize(
@@ -331,8 +331,27 @@ def test_an_address_that_moves_to_another_instance(config):
     found = told(before, after)
     address = str(first.vips[0].address)
     assert f"VI_2 has {address} now: where both are MASTER, it stays on" in found["vrrp_instance", "VI_1"][2]
-    assert f"as MASTER it puts on {address}" in found["vrrp_instance", "VI_2"][2]
+    assert f"as MASTER it puts on {address} on eth0" in found["vrrp_instance", "VI_2"][2]
     new = replace(config, instances=(replace(first, vips=()), replace(other, vrid=53, vips=first.vips)))
     assert not any(
         "stays on" in each for each in told(replace(config, instances=(first,)), new)["vrrp_instance", "VI_1"][2]
     )
+
+
+def test_a_service_says_how_many_servers_it_has(config):
+    server = config.virtual_servers[0]
+    empty = replace(config, virtual_servers=())
+    for number, words in ((0, "no real server"), (1, "1 real server"), (2, "2 real servers")):
+        after = replace(config, virtual_servers=(replace(server, real_servers=server.real_servers[:number]),))
+        assert told(empty, after)["virtual_server", SERVICE][1] == f"it is new, with {words}"
+
+
+def test_addresses_that_come_and_go_name_their_interfaces(config):
+    (vip,) = config.instances[0].vips
+    others = tuple(
+        replace(vip, address=IPv4Address(f"10.1.0.{number}"), interface=interface)
+        for number, interface in ((1, "eth1"), (2, "eth1"), (3, "eth2"))
+    )
+    effects = told(config, with_instance(config, vips=others))["vrrp_instance", "VI_1"][2]
+    assert "as MASTER it puts on 10.1.0.1, 10.1.0.2 on eth1, 10.1.0.3 on eth2" in effects
+    assert f"as MASTER it takes off {vip.address} on eth0" in effects

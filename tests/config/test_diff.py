@@ -1,13 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
 from haxlb.config import load
 from haxlb.config.diff import plan_reload
-from haxlb.model.node import ForwardingSettings, MqttSettings, NodeConfig
+from haxlb.config.diff_words import _NAMES
+from haxlb.model import groups, node, notification, tracking
+from haxlb.model.commands import Command
+from haxlb.model.node import ForwardingSettings, GarpConfig, MqttSettings, NodeConfig, RealServer, VirtualMac
+from haxlb.model.notification import NotificationSettings, NotifyScripts, ScriptSettings
 
 DATA = Path(__file__).parent / "data"
 
@@ -43,7 +48,7 @@ def test_a_changed_instance_says_what_changed(config):
     (line,) = plan.lines()
     assert line == (
         "vrrp_instance VI_1 changed: vip 192.168.10.100/32 (prefix_length 24 -> 32), "
-        "priority 150 -> 90, advert_interval 1 s -> 2 s, auth_pass is another one"
+        "priority 150 -> 90, advert_int 1 s -> 2 s, auth_pass is another one"
     )
     assert plan.virtual_servers.none
 
@@ -69,7 +74,7 @@ def test_a_changed_pool(config):
     (change,) = plan_reload(config, after).virtual_servers.changed
     assert change.reason == (
         "real_server 192.168.10.23:80 removed, real_server 192.168.10.23:81 added, "
-        "real_server 192.168.10.21:80 (weight 3 -> 0), real_server 192.168.10.22:80 (checks), alpha False -> True"
+        "real_server 192.168.10.21:80 (weight 3 -> 0), real_server 192.168.10.22:80 (checks), alpha no -> yes"
     )
 
 
@@ -90,3 +95,52 @@ def test_settings(config):
     (change,) = plan_reload(replace(config, mqtt=mqtt), replace(config, mqtt=other)).settings
     assert change.reason == "port 1883 -> 1, password is another one"
     assert [each.reason for each in plan_reload(replace(config, mqtt=mqtt), config).settings] == ["switched off"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"notify": NotifyScripts(any=Command(argv=("/bin/x", "a")))}, "notify none -> /bin/x a"),
+        (
+            {"notify": NotifyScripts(master=Command(argv=("/bin/x",), user="web", group="adm"))},
+            "notify_master none -> /bin/x as web adm",
+        ),
+        ({"garp": GarpConfig(master_repeat=2)}, "garp_master_repeat 5 -> 2"),
+        ({"source": IPv4Address("10.0.0.1")}, "source address none -> 10.0.0.1"),
+        ({"nopreempt": True}, "nopreempt no -> yes"),
+        ({"virtual_mac": VirtualMac(interface="vrrp.51", mac="x")}, "virtual MAC none -> vrrp.51"),
+    ],
+)
+def test_names_are_those_of_the_configuration(config, changes, reason):
+    bare = with_instance(config, notify=NotifyScripts(), garp=GarpConfig(), source=None, nopreempt=False)
+    (change,) = plan_reload(bare, with_instance(bare, **changes)).instances.changed
+    assert change.reason == reason
+
+
+def test_what_is_not_there_is_none(config):
+    scripts = NotificationSettings(scripts=ScriptSettings(user="web", startup=Command(argv=("/bin/x",))))
+    (change,) = plan_reload(config, replace(config, notification=scripts)).settings
+    assert change.reason == "script_user none -> web, startup_script none -> /bin/x"
+    (change,) = plan_reload(replace(config, notification=scripts), config).settings
+    assert change.reason == "script_user web -> none, startup_script /bin/x -> none"
+
+
+def test_a_sorry_server_is_named_by_its_address(config):
+    before = with_server(config, sorry_server=None)
+    after = with_server(config, sorry_server=RealServer(address=IPv4Address("10.0.0.9"), port=80))
+    (change,) = plan_reload(before, after).virtual_servers.changed
+    assert change.reason == "sorry_server none -> 10.0.0.9:80"
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "no real servers"), (1, "1 real server"), (3, "3 real servers")])
+def test_a_service_that_goes(config, number, words):
+    (server,) = config.virtual_servers
+    before = with_server(config, real_servers=server.real_servers[:number])
+    (change,) = plan_reload(before, replace(config, virtual_servers=())).virtual_servers.removed
+    assert change.reason == f"a service with {words} is gone"
+
+
+def test_every_name_of_a_field_is_one_of_the_model():
+    for kind, names in _NAMES.items():
+        owner = next(getattr(each, kind) for each in (node, notification, groups, tracking) if hasattr(each, kind))
+        assert set(names) <= {each.name for each in fields(owner)}, kind

@@ -42,7 +42,7 @@ def test_words(kit):
         "vrrp_instance VI_2 removed: virtual_router_id 52 on eth0 is gone; "
         "vrrp_instance VI_1 changed: priority 150 -> 90; "
         "vrrp_instance VI_3 added: virtual_router_id 53 on eth0 is new; "
-        "virtual_server [192.168.10.100]:tcp:80 added: 1 real servers is new"
+        "virtual_server [192.168.10.100]:tcp:80 added: a service with 1 real server is new"
     )
 
 
