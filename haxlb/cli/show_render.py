@@ -79,7 +79,7 @@ def _instances(console: Console, status: NodeStatus) -> None:
             "state": Text(each.role.value + (" (yielded)" if each.yielded else ""), ROLE_STYLES[each.role]),
             "since": ago(status.at, each.since_at),
             "prio": str(each.priority),
-            "on": each.interface,
+            "on": where(each),
             "VIPs": joined(each.vips),
             "peer": _peers(each, status.at),
             "why": each.reason,
@@ -98,6 +98,12 @@ def _instances(console: Console, status: NodeStatus) -> None:
             markup=False,
         )
         _bonds(console, each)
+
+
+def where(instance: InstanceStatus) -> str:
+    """Its interface, and the one of its virtual MAC: `eth0 (virtual MAC: vrrp.51)`."""
+    own = f" (virtual MAC: {instance.virtual_mac})" if instance.virtual_mac else ""
+    return f"{instance.interface}{own}"
 
 
 def _bonds(console: Console, instance: InstanceStatus) -> None:

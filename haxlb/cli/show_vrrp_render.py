@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from haxlb.cli.show_render import ROLE_STYLES, ago, head, joined, page
+from haxlb.cli.show_render import ROLE_STYLES, ago, head, joined, page, where
 from haxlb.model.node import SECOND_US, Role
 from haxlb.model.status import Contribution, InstanceStatus, LoopLag, NodeStatus, PeerStatus, TrackedStatus
 
@@ -74,14 +74,14 @@ def _instance(console: Console, each: InstanceStatus, status: NodeStatus) -> Non
     at = status.at
     console.print()
     state = each.role.value + (" (yielded)" if each.yielded else "")
-    where = f"VRRPv{each.version} IPv{each.family} VRID {each.vrid} on {each.interface}"
+    place = f"VRRPv{each.version} IPv{each.family} VRID {each.vrid} on {where(each)}"
     source = f" from {each.source}" if each.source else ""
     console.print(
         Text.assemble(
             (each.name, "bold"),
             "  ",
             (state, ROLE_STYLES[each.role]),
-            f" for {ago(at, each.since_at)}  {where}{source}",
+            f" for {ago(at, each.since_at)}  {place}{source}",
         )
     )
     table = Table.grid(padding=(0, 2, 0, 0))

@@ -104,6 +104,8 @@ class InstanceStatus:
     source: str = ""
     """Address that its adverts come from."""
     excluded_vips: tuple[str, ...] = ()
+    virtual_mac: str = ""
+    """The interface that `use_vmac` or `use_ipvlan` makes; empty = there is none."""
     old_checksum: bool = False
     """It was found out that the peer wants the checksum of unicast as older keepalived makes it."""
     next_at: float | None = None

@@ -110,6 +110,7 @@ class Director(Processes):
             self._supervisor.reload(config)
         if self._speaker is not None:
             self._speaker.configure(config.instances, config.sync_groups, config.speaker)
+            self._tell_priorities()
         self._start_tracker()
         self._world.laws.restart(self.memberships)
         self._world.touch()

@@ -80,6 +80,8 @@ class Processes:
         self._supervisor: Supervisor | None = None
         self._tracking: Tracking | None = None
         self._results: list[TrackResult] = []
+        self._priorities: dict[str, int] = {}
+        """As the timeline has them."""
         """On their way to the speaker."""
         self._missed: dict[str, Callable[[], None]] = {}
         self._slept_at_us = 0
@@ -209,6 +211,7 @@ class Processes:
         self._resume_roles([each.instance for each in orders.successions])
         if self._supervisor.standing.results:
             self._speaker.on_tracked(self._supervisor.standing.results.values())
+        self._priorities = {each.name: each.priority for each in self._speaker.status(0)}
         self._world.touch()
 
     def _resume_roles(self, names: list[str]) -> None:
@@ -252,8 +255,18 @@ class Processes:
         if results and self._speaker is not None:
             self.bench.disturb()
             self._speaker.on_tracked(results)
+            self._tell_priorities()
             self._world.laws.restart(self.memberships)
             self._world.touch()
+
+    def _tell_priorities(self) -> None:
+        """What tracked things have made of them."""
+        for each in self.speaker.status(0):
+            before = self._priorities.get(each.name, each.base_priority)
+            self._priorities[each.name] = each.priority
+            if each.priority != before:
+                why = ", ".join(f"{one.name} {one.change:+d}" for one in each.contributions if one.change)
+                self._note(f"{each.name}: priority {before} -> {each.priority}: {why or 'as configured'}")
 
     def _when_running(self, key: str, what: Callable[[], None]) -> None:
         if self.process is Process.FROZEN:
@@ -325,6 +338,7 @@ class Processes:
         link = self.kernel.links.link(interface)
         if self._speaker is not None and link is not None:
             self._speaker.on_link(link)
+            self._tell_priorities()
 
     def _on_wake(self) -> None:
         if self.process is Process.FROZEN:

@@ -73,6 +73,13 @@ def test_a_narrow_terminal_cuts_no_address_and_no_reason(status, monkeypatch):
     assert down.endswith("connection refused")
 
 
+def test_the_interface_of_a_virtual_mac_is_named(status):
+    (instance, *_) = status.instances
+    behind = replace(status, instances=(replace(instance, virtual_mac="vrrp.51"),))
+    assert "eth0 (virtual MAC: vrrp.51)" in rendered(behind)
+    assert "virtual MAC" not in rendered(status)
+
+
 def test_a_peer_that_has_resigned(status):
     gone = replace(status.instances[0].peers[0], priority=0)
     assert "192.168.10.12 resigned 4 min 10 s ago" in rendered(

@@ -300,3 +300,8 @@ def test_without_a_daemon(tmp_path):
 def test_wrong_usage(words):
     done = show(*words)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_interface_of_a_virtual_mac_is_named(full):
+    behind = replace(full.instances[0], virtual_mac="vrrp.51")
+    assert "VRID 51 on eth0 (virtual MAC: vrrp.51) from 192.168.10.11" in rendered(full, (behind,))

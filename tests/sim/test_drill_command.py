@@ -233,6 +233,39 @@ def test_a_failing_track_script_is_a_fault_that_can_be_asked_for(everything: Pat
     assert run("-f", everything, "--track", "chk_web").stdout == told
 
 
+def test_the_timeline_shows_what_tracking_makes_of_the_priority(tmp_path: Path) -> None:
+    path = tmp_path / "weighted.conf"
+    path.write_text(WEIGHTED)
+    told = run("-f", path, "--scenario", "track-fails").stdout
+    failed, recovered = "VI_1: priority 150 -> 90: chk_web -60", "VI_1: priority 90 -> 150: as configured"
+    assert failed in told
+    assert recovered in told
+    places = [told.index(each) for each in ("chk_web is failing", failed, "MASTER -> BACKUP", recovered)]
+    assert places == sorted(places)
+    assert told.count("VI_1: priority ") == 2  # nothing of the start, nothing of the peer's
+
+
+WEIGHTED = """
+vrrp_script chk_web {
+    script "/usr/bin/true"
+    interval 1
+    weight -60
+}
+vrrp_instance VI_1 {
+    state MASTER
+    interface eth0
+    virtual_router_id 51
+    priority 150
+    track_script {
+        chk_web
+    }
+    virtual_ipaddress {
+        192.0.2.1/24
+    }
+}
+"""
+
+
 def test_a_track_script_that_nobody_tracks_is_refused(everything: Path) -> None:
     for arguments, said in (
         (("-f", str(everything), "--track", "chk_mail"), "tracks nothing that is called chk_mail"),

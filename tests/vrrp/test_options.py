@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import Role
+from haxlb.model.node import Role, VirtualMac
 from haxlb.model.notification import NotifyScripts
 from haxlb.vrrp.inputs import GroupBackup, Grouped, HandOver, LinkChanged, Reconfigure, Shutdown, Start, TimerExpired
 
@@ -343,3 +343,9 @@ def test_what_is_known_of_a_peer(bench):
 def test_a_timer_without_an_occasion_does_nothing(bench):
     it = bench().as_master()
     assert it.say(TimerExpired()) == []
+
+
+def test_the_status_names_the_interface_of_the_virtual_mac(bench):
+    mac = VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33")
+    assert bench(virtual_mac=mac).router.status().virtual_mac == "vrrp.51"
+    assert bench().router.status().virtual_mac == ""
