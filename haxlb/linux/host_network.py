@@ -56,18 +56,26 @@ class Watched:
     sources: dict[str, frozenset[IPAddress]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Requests, and who wants to hear what became of them."""
+
+    requests: tuple[bytes, ...]
+    done: Callable[[Outcome], None]
+
+
 class HostNetwork:
     """Everything of ours in the kernel's tables, but for the data plane."""
 
     def __init__(self, rtnetlink: Rtnetlink, links: Links, log: Log, renewer: Renewer | None = None) -> None:
         """Without a `renewer`, `renew` waits for the kernel."""
+        self._rtnetlink = rtnetlink
         self._renewer = renewer
-        self.addresses = Addresses(
-            rtnetlink, links.index, before_removal=renewer.wait if renewer is not None else lambda: None
-        )
-        self.routing = Routing(rtnetlink, links.index)
+        settled = renewer.wait if renewer is not None else lambda: None
+        self.addresses = Addresses(rtnetlink, links.index, before_removal=settled)
+        self.routing = Routing(rtnetlink, links.index, before_removal=settled)
         self._virtual_macs = VirtualMacs(rtnetlink, Sysctls(log))
-        self._static = StaticEntries(rtnetlink, self.routing, links.index)
+        self._static = StaticEntries(rtnetlink, self.routing, links.index, before_removal=settled)
         self._sysctls = Sysctls(log)
         self._firewall = Firewall(lambda problem: self._note("firewall", str(problem or "")))
         self._log = log
@@ -147,21 +155,52 @@ class HostNetwork:
         """
         held = len(self.addresses.held)
         portions = max(1, -(-held // _PORTION))
-        if self._renewer is None:
-            self._try("addresses", lambda: self.addresses.renew(_PORTION))
-        elif self._renewer.busy:
+        if self._renewer is not None and self._renewer.busy:
             return RENEW_EVERY_S / portions  # it is still the turn of the same ones
-        else:
-            turn = self.addresses.begin_turn(_PORTION)
-            if turn.requests:
-                self._renewer.begin(turn.requests, lambda outcome: self._renewed(turn, outcome))
-            else:
-                self._renewed(turn, [])
+        turn = self.addresses.begin_turn(_PORTION)
+        batches = [_Batch(turn.requests, lambda outcome: self._renewed(turn, outcome))]
         self._portion += 1
-        if self._portion >= portions:
+        whole_round = self._portion >= portions
+        if whole_round:
             self._portion = 0
+            batches += self._routes_and_static()
+        self._carry_out(batches)
+        if whole_round:
             self._look_after()
         return RENEW_EVERY_S / portions
+
+    def _routes_and_static(self) -> list[_Batch]:
+        routes, static = self.routing.begin_turn(_MOST_ROUTES), self._static.begin_turn()
+
+        def routes_done(outcome: Outcome) -> None:
+            self._try("routes", lambda: self.routing.end_turn(routes, outcome))
+
+        def static_done(outcome: Outcome) -> None:
+            self._note("static", "; ".join(map(str, self._static.end_turn(static, outcome))))
+
+        return [_Batch(routes.requests, routes_done), _Batch(static.requests, static_done)]
+
+    def _carry_out(self, batches: list[_Batch]) -> None:
+        """In one go, by the thread where there is one: nobody else waits for the kernel then."""
+        requests = [request for batch in batches for request in batch.requests]
+
+        def done(outcome: Outcome) -> None:
+            begin = 0
+            for batch in batches:
+                end = begin + len(batch.requests)
+                batch.done(outcome if isinstance(outcome, Exception) else outcome[begin:end])
+                begin = end
+
+        if not requests:
+            done([])
+        elif self._renewer is not None:
+            self._renewer.begin(requests, done)
+        else:
+            try:
+                outcome: Outcome = self._rtnetlink.change(requests)
+            except OSError as problem:
+                outcome = problem
+            done(outcome)
 
     def _renewed(self, turn: Turn, outcome: Outcome) -> None:
         self._try("addresses", lambda: self.addresses.end_turn(turn, outcome))
@@ -173,8 +212,6 @@ class HostNetwork:
         self._note("static", "; ".join(map(str, self._static.renew())))
 
     def _look_after(self) -> None:
-        self._try("routes", lambda: self.routing.renew(_MOST_ROUTES))
-        self._note("static", "; ".join(map(str, self._static.renew())))
         if self._firewall.restore():
             self._log("warning", "packet_filter_removed", detail="somebody took the table haxlb away: made again")
         self._rounds += 1

@@ -11,7 +11,8 @@ import contextlib
 import errno
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from haxlb.linux import routes as route_codec
@@ -26,15 +27,40 @@ GONE = frozenset(
 )
 """The kernel's answers to the removal of what is not there, or cannot be."""
 
+_THERE = frozenset({errno.EEXIST})
+"""To an addition."""
+
 Entry = Route | Rule
 Place = tuple[str, int, int, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTurn:
+    """Routes and rules whose turn it is to be seen to."""
+
+    entries: tuple[Entry, ...]
+    asked: tuple[tuple[Entry, bytes], ...]
+    """Those that can be asked for, and how."""
+    problems: dict[Entry, HostError]
+    """Of the others."""
+
+    @property
+    def requests(self) -> tuple[bytes, ...]:
+        """What the kernel is to be asked."""
+        return tuple(request for _, request in self.asked)
 
 
 class Routing:
     """The routes and rules that this process put on, and the requests for them, encoded once."""
 
-    def __init__(self, rtnetlink: Rtnetlink, index_of: IndexOf) -> None:
-        """`index_of` names an interface's index now, None when it does not exist."""
+    def __init__(
+        self, rtnetlink: Rtnetlink, index_of: IndexOf, *, before_removal: Callable[[], None] = lambda: None
+    ) -> None:
+        """`index_of` names an interface's index now, None when it does not exist.
+
+        `before_removal` as in `Addresses`.
+        """
+        self._before_removal = before_removal
         self._rtnetlink = rtnetlink
         self._index_of = index_of
         self._held: OrderedDict[Entry, None] = OrderedDict()
@@ -76,7 +102,7 @@ class Routing:
         for entry in wanted:
             # Held also where it fails: `renew` tries again for as long as the instance is MASTER.
             self._held[entry] = None
-        _raise_first(self._put_on(wanted, replace=True))
+        _raise_first(self._put_on(wanted))
 
     def remove(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
         """Take off; those not there are no error. Raises HostError."""
@@ -93,6 +119,8 @@ class Routing:
                     requests.append((entry, self._removal(entry)))
             except HostError:  # it could not be put on, either
                 continue
+        if requests:
+            self._before_removal()
         _raise_first(self._carry_out(requests, "delete", GONE))
 
     def renew(self, most: int | None = None) -> None:
@@ -100,11 +128,22 @@ class Routing:
 
         Raises HostError while any cannot be had, also one of another turn.
         """
-        chosen = [entry for entry in self._next(most) if not _untracked(entry)]
-        refused = self._put_on(chosen, replace=False)
-        for entry in chosen:
+        turn = self.begin_turn(most)
+        self.end_turn(turn, self._outcome(turn.requests))
+
+    def begin_turn(self, most: int | None = None) -> RouteTurn:
+        """The first half of `renew`, for who has the requests carried out by somebody else."""
+        chosen = tuple(entry for entry in self._next(most) if not _untracked(entry))
+        asked, problems = self._additions(chosen, replace=False)
+        return RouteTurn(entries=chosen, asked=tuple(asked), problems=problems)
+
+    def end_turn(self, turn: RouteTurn, outcome: list[int] | Exception) -> None:
+        """The second half: what became of the requests. Raises HostError as `renew` does, all else as it is."""
+        refused = turn.problems | _refusals(turn.asked, outcome, "add", _THERE)
+        for entry in turn.entries:
             self._troubled.pop(entry, None)
-        self._troubled.update(refused)
+        # What has been taken off meanwhile troubles nobody.
+        self._troubled.update((entry, problem) for entry, problem in refused.items() if entry in self._held)
         _raise_first(self._troubled)
 
     def reconcile(self, routes: Iterable[Route], rules: Iterable[Rule]) -> None:
@@ -124,7 +163,14 @@ class Routing:
             self._held.move_to_end(entry)
         return chosen
 
-    def _put_on(self, entries: Iterable[Entry], *, replace: bool) -> dict[Entry, HostError]:
+    def _put_on(self, entries: Iterable[Entry]) -> dict[Entry, HostError]:
+        """One of ours that has the place gives way."""
+        requests, problems = self._additions(entries, replace=True)
+        return problems | self._carry_out(requests, "add", _THERE)
+
+    def _additions(
+        self, entries: Iterable[Entry], *, replace: bool
+    ) -> tuple[list[tuple[Entry, bytes]], dict[Entry, HostError]]:
         """`replace` says whether one of ours that has the place gives way."""
         problems: dict[Entry, HostError] = {}
         requests = []
@@ -134,23 +180,19 @@ class Routing:
                 self._occupy(entry)
             except HostError as problem:
                 problems[entry] = problem
-        return problems | self._carry_out(requests, "add", frozenset({errno.EEXIST}))
+        return requests, problems
 
     def _carry_out(
         self, requests: list[tuple[Entry, bytes]], verb: str, harmless: frozenset[int]
     ) -> dict[Entry, HostError]:
         """What the kernel did not do, and why."""
+        return _refusals(requests, self._outcome([each for _, each in requests]), verb, harmless)
+
+    def _outcome(self, requests: Sequence[bytes]) -> list[int] | Exception:
         try:
-            results = self._rtnetlink.change([each for _, each in requests])
+            return self._rtnetlink.change(requests)
         except OSError as problem:
-            raise HostError(
-                f"rtnetlink: {problem.strerror}", remedy="see the limits of memory and socket buffers"
-            ) from problem
-        return {
-            entry: _error(entry, number, verb)
-            for (entry, _), number in zip(requests, results, strict=True)
-            if number and number not in harmless
-        }
+            return problem
 
     def _has_twin(self, entry: Entry) -> bool:
         """Whether another one of ours has its place in the kernel: the former or the next one of a reload."""
@@ -214,6 +256,23 @@ def encode_removals(routes: Iterable[Route], rules: Iterable[Rule]) -> Iterator[
     for route in routes:
         with contextlib.suppress(HostError):
             yield route_codec.encode_removal(route)
+
+
+def _refusals(
+    asked: Sequence[tuple[Entry, bytes]], outcome: list[int] | Exception, verb: str, harmless: frozenset[int]
+) -> dict[Entry, HostError]:
+    """What the kernel did not do, and why. Raises HostError where that cannot be told."""
+    if isinstance(outcome, OSError):
+        raise HostError(
+            f"rtnetlink: {outcome.strerror}", remedy="see the limits of memory and socket buffers"
+        ) from outcome
+    if isinstance(outcome, Exception):
+        raise outcome
+    return {
+        entry: _error(entry, number, verb)
+        for (entry, _), number in zip(asked, outcome, strict=True)
+        if number and number not in harmless
+    }
 
 
 def _raise_first(problems: dict[Entry, HostError]) -> None:

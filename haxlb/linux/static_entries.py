@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 from typing import Protocol
 
@@ -36,11 +37,33 @@ class RoutePort(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticTurn:
+    """Addresses that are to be there, and the requests that see to it."""
+
+    vips: tuple[tuple[Vip, int], ...]
+    """And on which index."""
+    requests: tuple[bytes, ...]
+    lacking: tuple[HostError, ...]
+    """Of those that have no interface."""
+
+
 class StaticEntries:
     """What of the static blocks is on the host because of us."""
 
-    def __init__(self, rtnetlink: Rtnetlink, routing: RoutePort, index_of: Callable[[str], int | None]) -> None:
-        """`index_of` names an interface's index now, None when it does not exist."""
+    def __init__(
+        self,
+        rtnetlink: Rtnetlink,
+        routing: RoutePort,
+        index_of: Callable[[str], int | None],
+        *,
+        before_removal: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`index_of` names an interface's index now, None when it does not exist.
+
+        `before_removal` as in `Addresses`.
+        """
+        self._before_removal = before_removal
         self._rtnetlink = rtnetlink
         self._routing = routing
         self._index_of = index_of
@@ -67,7 +90,8 @@ class StaticEntries:
         former_routes, self._routes = self._routes, wanted_routes
         former_rules, self._rules = self._rules, wanted_rules
         # What comes on first, what goes last: a route that changes is replaced in its place.
-        problems += self.renew()
+        turn = self.begin_turn()
+        problems += self.end_turn(turn, self._outcome(turn), adopt=True)
         _try(
             problems,
             self._routing.add,
@@ -86,19 +110,48 @@ class StaticEntries:
 
     def renew(self) -> list[HostError]:
         """Put on the addresses that are not there: somebody took them off, or their interface has come only now."""
-        problems = []
+        turn = self.begin_turn()
+        return self.end_turn(turn, self._outcome(turn))
+
+    def begin_turn(self) -> StaticTurn:
+        """The first half of `renew`, for who has the requests carried out by somebody else."""
+        vips: list[tuple[Vip, int]] = []
+        lacking: list[HostError] = []
         for vip in self._wanted:
             index = self._index_of(vip.interface)
-            if index is None:
-                problems.append(
-                    HostError(
-                        f"static_ipaddress {vip}: there is no interface {vip.interface}",
-                        remedy="create it, or name another one in `dev`",
-                    )
-                )
+            if index is not None:
+                vips.append((vip, index))
                 continue
-            number = self._put_on(vip, index)
-            if number:
+            lacking.append(
+                HostError(
+                    f"static_ipaddress {vip}: there is no interface {vip.interface}",
+                    remedy="create it, or name another one in `dev`",
+                )
+            )
+        requests = tuple(self._request(vip, index) for vip, index in vips)
+        return StaticTurn(vips=tuple(vips), requests=requests, lacking=tuple(lacking))
+
+    def end_turn(self, turn: StaticTurn, outcome: list[int] | Exception, *, adopt: bool = False) -> list[HostError]:
+        """The second half: what became of the requests; what could not be done.
+
+        `adopt`: what is there already is looked at, and is ours if an earlier haxlb has left it. Raises what is
+        neither HostError nor OSError.
+        """
+        if isinstance(outcome, OSError):
+            why = f"static_ipaddress: rtnetlink: {outcome.strerror}"
+            return [HostError(why, remedy="see the limits of memory and socket buffers")]
+        if isinstance(outcome, Exception):
+            raise outcome
+        problems = list(turn.lacking)
+        for (vip, index), number in zip(turn.vips, outcome, strict=True):
+            if number == 0:
+                self._put[vip] = index
+                if vip not in self._wanted:  # a reload has come between
+                    problems += self._take_off(vip)
+            elif number == errno.EEXIST:
+                if adopt and vip not in self._put and self._is_marked(vip, index):
+                    self._put[vip] = index
+            elif vip in self._wanted:
                 problems.append(
                     HostError(
                         f"static_ipaddress {vip} on {vip.interface}: {os.strerror(number)}",
@@ -111,15 +164,11 @@ class StaticEntries:
         """Take everything off."""
         return self.apply((), (), ())
 
-    def _put_on(self, vip: Vip, index: int) -> int:
-        (number,) = self._rtnetlink.change([self._request(vip, index)])
-        if number == 0:
-            self._put[vip] = index
-        elif number == errno.EEXIST:
-            number = 0
-            if vip not in self._put and self._is_marked(vip, index):
-                self._put[vip] = index
-        return number
+    def _outcome(self, turn: StaticTurn) -> list[int] | Exception:
+        try:
+            return self._rtnetlink.change(turn.requests)
+        except OSError as problem:
+            return problem
 
     def _request(self, vip: Vip, index: int) -> bytes:
         request = self._encoded.get((vip, index))
@@ -137,6 +186,7 @@ class StaticEntries:
 
     def _take_off(self, vip: Vip) -> list[HostError]:
         index = self._put.pop(vip)
+        self._before_removal()
         (number,) = self._rtnetlink.change([encode_removal(vip.address, vip.prefix_length, index)])
         if number in _GONE:
             return []

@@ -3,10 +3,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,9 +14,11 @@ from haxlb.linux.address_requests import FOREVER
 from haxlb.linux.addresses import RENEW_EVERY_S, Addresses
 from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.renewer import Renewer
+from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.static_entries import StaticEntries
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.errors import HostError
+from haxlb.model.routes import Route
 from tests.netns.kernel import Namespace, namespace
 from tests.netns.standin import eventually, inside
 
@@ -254,6 +256,69 @@ def test_renewals_wait_for_the_kernel_in_a_thread(host: Namespace) -> None:
         await network.close()
 
     asyncio.run(test())
+
+
+class Watched:
+    """An Rtnetlink, and how often it was told to change something."""
+
+    def __init__(self, netlink: Rtnetlink) -> None:
+        self._netlink = netlink
+        self.changes = 0
+
+    def change(self, requests: Sequence[bytes]) -> list[int]:
+        self.changes += 1
+        return self._netlink.change(requests)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._netlink, name)
+
+
+def test_routes_and_static_entries_are_seen_to_by_the_thread_too(host: Namespace) -> None:
+    async def test() -> None:
+        with inside(host.name):
+            renewer = Renewer()
+        watched = Watched(host.netlink)
+        links = host.links("eth0")
+        network = HostNetwork(cast("Rtnetlink", watched), links, host.log, renewer)
+        route = Route(destination="192.0.2.0/24", via="10.0.0.9")
+        late = static("10.5.0.1", 24, interface="late0")
+        network._static.apply([static("10.0.0.50", 24), late], (), ())
+        network.routing.add([route], ())
+        host.run("ip", "route", "del", route.destination)
+        host.run("ip", "address", "del", "10.0.0.50/24", "dev", "eth0")
+        watched.changes = 0
+        network.renew()
+        renewer.wait()
+        assert watched.changes == 0
+        assert "10.0.0.50/24" in host.addresses()
+        assert host.json("route", "show", route.destination)
+        await asyncio.sleep(0)
+        assert "late0" in str(dict(host.log.lines)["static_entry_missing"])
+        # The other way round: the thread has put it on, and a reload no longer wants it before that is heard of.
+        network._static.apply([static("10.0.0.50", 24), static("10.0.0.51", 24)], (), ())
+        host.run("ip", "address", "del", "10.0.0.51/24", "dev", "eth0")
+        network.renew()
+        network._static.apply((), (), ())
+        network.routing.remove([route], ())
+        await asyncio.sleep(0)
+        assert not {"10.0.0.50/24", "10.0.0.51/24"} & set(host.addresses())
+        assert not host.json("route", "show", route.destination)
+        await network.close()
+
+    asyncio.run(test())
+
+
+def test_what_the_thread_puts_on_for_the_first_time_while_a_reload_lets_go_of_it_is_taken_off(host: Namespace) -> None:
+    made = entries(host, "eth0")
+    host.run("ip", "address", "add", "10.0.0.52/24", "dev", "eth0")  # somebody else's, so that it is not ours yet
+    made.apply([static("10.0.0.52", 24)], (), ())
+    host.run("ip", "address", "del", "10.0.0.52/24", "dev", "eth0")
+    turn = made.begin_turn()
+    outcome = host.netlink.change(turn.requests)
+    made.apply((), (), ())
+    assert "10.0.0.52/24" in host.addresses()
+    assert made.end_turn(turn, outcome) == []
+    assert "10.0.0.52/24" not in host.addresses()
 
 
 def test_what_is_taken_off_is_taken_off_after_a_renewal_that_is_under_way(host: Namespace) -> None:
