@@ -7,12 +7,11 @@ second until it works. What two instances hold is taken off by the last one only
 from __future__ import annotations
 
 from haxlb.daemon.ports import ReportPort, RoutePort
+from haxlb.daemon.speaker_retries import RETRY_US, try_again
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.node import VrrpInstance
 from haxlb.model.routes import Route, Rule
-
-_RETRY_US = SECOND_US
 
 Key = tuple[str, int]
 Entry = Route | Rule
@@ -68,13 +67,13 @@ class RouteKeeper:
         """Try again what failed, if it is time."""
         if self.retry_at is None or now < self.retry_at:
             return
-        for entry in list(self._left):
-            if self._succeeds(entry, on=False):
-                del self._left[entry]
-        for entry in list(self._refused):
-            if self._succeeds(entry, on=True):
-                del self._refused[entry]
-        self.retry_at = now + _RETRY_US if self._refused or self._left else None
+        pause_us = try_again(
+            self._left,
+            self._refused,
+            remove=lambda entry: self._succeeds(entry, on=False),
+            add=lambda entry: self._succeeds(entry, on=True),
+        )
+        self.retry_at = None if pause_us is None else now + pause_us
         self._settle(now)
 
     def stop(self) -> None:
@@ -101,7 +100,7 @@ class RouteKeeper:
         return True
 
     def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
-        self.retry_at = now + _RETRY_US
+        self.retry_at = now + RETRY_US
         if instance.key in self._alarms:
             return
         self._alarms[instance.key] = alarm = f"route/{instance.name}"

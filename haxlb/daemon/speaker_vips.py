@@ -1,20 +1,19 @@
 """Virtual addresses on and off, and what to do when the kernel refuses.
 
 A refusal never changes a role: the instance stays MASTER, an alarm says what is wrong, and it is tried again each
-second until it works. An address that could not be taken off is the worse case: it is remembered until it is off.
-An address that two instances hold, or that a reload moves from one to the other, is taken off by the last one only.
+second, a few of many, until it works. An address that could not be taken off is the worse case: it is remembered until
+it is off. One that two instances hold, or that a reload moves from one to the other, is taken off by the last one only.
 """
 
 from __future__ import annotations
 
 from haxlb.daemon.ports import AddressPort, AnnouncePort, ReportPort
+from haxlb.daemon.speaker_retries import RETRY_US, try_again
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.node import VrrpInstance
 from haxlb.vrrp.changes import place
-
-_RETRY_US = SECOND_US
 
 Key = tuple[str, int]
 Place = tuple[IPAddress, str]
@@ -77,25 +76,28 @@ class VipKeeper:
             return
         for vip in [each for each in self._left if place(each) in self._holders]:
             del self._left[vip]
-        for vip in list(self._left):
-            try:
-                self._addresses.remove((vip,))
-            except HostError:
-                continue
-            del self._left[vip]
-        for vip in list(self._refused):
-            try:
-                self._addresses.add((vip,))
-            except HostError:
-                continue
-            del self._refused[vip]
-            self._announcer.announce((vip,))
-        self.retry_at = now + _RETRY_US if self._refused or self._left else None
+        pause_us = try_again(self._left, self._refused, remove=self._removed, add=self._added)
+        self.retry_at = None if pause_us is None else now + pause_us
         self._settle(now)
 
     def stop(self) -> None:
         """Nothing is tried again."""
         self.retry_at = None
+
+    def _removed(self, vip: Vip) -> bool:
+        try:
+            self._addresses.remove((vip,))
+        except HostError:
+            return False
+        return True
+
+    def _added(self, vip: Vip) -> bool:
+        try:
+            self._addresses.add((vip,))
+        except HostError:
+            return False
+        self._announcer.announce((vip,))
+        return True
 
     def _release(self, vip: Vip, key: Key) -> bool:
         """Whether nobody holds the address when this instance lets it go."""
@@ -110,7 +112,7 @@ class VipKeeper:
         return True
 
     def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
-        self.retry_at = now + _RETRY_US
+        self.retry_at = now + RETRY_US
         if instance.key in self._alarms:
             return
         self._alarms[instance.key] = alarm = f"vip/{instance.name}"
