@@ -14,7 +14,8 @@ from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackResult
 
 MOST_PEERS = 16
-"""Other directors remembered per interface; a flood of spoofed adverts must not cost memory."""
+"""Other directors remembered per interface; a flood of spoofed adverts must not cost memory. The one that was not heard
+for longest is forgotten, or a few sources that were there first would keep a real one out for ever."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class Standing:
     results: dict[Key, TrackResult] = field(default_factory=dict)
     """The last ones of the tracker; in force as long as there is no other one, also while there is no tracker."""
     _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
+    """By interface, the one heard last at the end."""
     _silenced: frozenset[tuple[str, IPAddress]] = frozenset()
     """By interface: directors whose silence has made us MASTER, and that were not heard since."""
     _down: frozenset[tuple[str, IPAddress]] = frozenset()
@@ -67,7 +69,12 @@ class Standing:
         self.old_checksums = frozenset(each.name for each in instances if each.old_checksum)
         before, self._silenced = self._down, frozenset(_silenced(instances))
         self._down &= self._silenced
-        return self._down != before
+        # Of one that speaks all the time there is no fact but the first.
+        known = {interface: set(heard) for interface, heard in self._heard.items()}
+        spoken = [(peer.heard_at, each.interface, peer.address) for each in instances for peer in each.peers]
+        for _, interface, address in sorted(spoken, key=lambda each: each[0]):
+            self._remember(interface, address)
+        return self._down != before or known != {interface: set(heard) for interface, heard in self._heard.items()}
 
     @property
     def silenced(self) -> frozenset[tuple[str, IPAddress]]:
@@ -85,11 +92,17 @@ class Standing:
         interface = next((each.interface for each in self.config.instances if each.name == instance), None)
         if interface is None:
             return False
+        return self._remember(interface, address)
+
+    def _remember(self, interface: str, address: IPAddress) -> bool:
         heard = self._heard.setdefault(interface, {})
-        if address in heard or len(heard) >= MOST_PEERS:
-            return False
+        known = address in heard
+        if known:
+            del heard[address]
+        elif len(heard) >= MOST_PEERS:
+            del heard[next(iter(heard))]
         heard[address] = None
-        return True
+        return not known
 
     def adopt(self, config: NodeConfig) -> tuple[VrrpInstance, ...]:
         """Take a new configuration; what is known of an instance follows its interface and VRID, not its name.
