@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from haxlb.linux.script_process import SETPRIV, environment
+from haxlb.linux.script_process import SETPRIV, environment, unprotect
 from haxlb.linux.script_security import locate, unfit
 from haxlb.linux.users import Users, popen_arguments, refusal, setpriv_options
 from haxlb.model.commands import Command
@@ -46,7 +46,7 @@ class Launcher:
             # setpriv and not Popen's own arguments: with those Python forks, which takes milliseconds, else it vforks.
             argv, privileges = (self._setpriv, *setpriv_options(who), "--", *argv), {}
         try:
-            return subprocess.Popen(  # noqa: S603 - the operator's own command, as an argument vector
+            process = subprocess.Popen(  # noqa: S603 - the operator's own command, as an argument vector
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -60,6 +60,8 @@ class Launcher:
             raise HostError(str(problem.strerror), remedy="check the path and that it may be executed") from problem
         except ValueError as problem:  # a NUL byte in an argument
             raise HostError(str(problem), remedy="take it out of the configuration") from problem
+        unprotect(process.pid)
+        return process
 
     def _found(self, argv: tuple[str, ...]) -> tuple[str, ...]:
         """A path that is relative counts from the commands' directory, not from ours; a bare name is searched for."""

@@ -8,11 +8,13 @@ C library's, called by ctypes, does not, so that a thread can wait. Figures: doc
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from haxlb.linux.script_security import Identity, locate
 from haxlb.linux.users import setpriv_options
@@ -22,6 +24,8 @@ SETPRIV = "/usr/bin/setpriv"
 # What keepalived leaves out of a script's environment, too: they would change how it is loaded or read.
 _WITHHELD = ("LD_PRELOAD", "LD_LIBRARY_PATH", "IFS")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_USUAL_OOM_SCORE_ADJ = 0
+"""Of a process that nobody has said anything about (proc(5))."""
 
 # <spawn.h>
 _SETSIGDEF = 0x04
@@ -51,11 +55,13 @@ def starter(argv: _Words, runner: Identity, *, setpriv: str = SETPRIV) -> Callab
 
     def begin() -> int:
         try:
-            return work()
+            pid = work()
         except OSError as problem:
             raise HostError(
                 f"{argv[0]}: {problem.strerror}", remedy="check the path and that it may be executed"
             ) from problem
+        unprotect(pid)
+        return pid
 
     return begin
 
@@ -74,6 +80,18 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
     except (ProcessLookupError, PermissionError):  # EPERM: only zombies of another user are left
         return
+
+
+def unprotect(pid: int) -> None:
+    """Let the kernel choose this command, which has just been started, when memory runs out, rather than a director.
+
+    It has inherited our `oom_score_adj` (OOMScoreAdjust= of the unit). To raise that of another takes no capability
+    but CAP_DAC_OVERRIDE (fs/proc/base.c, __set_oom_adj), and no fork, as to lower it between fork and exec would. What
+    it starts within the microseconds before this keeps ours; mostly it is still setpriv that runs then.
+    """
+    with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be written to: it is as it was
+        if int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii")) < _USUAL_OOM_SCORE_ADJ:
+            Path(f"/proc/{pid}/oom_score_adj").write_text(str(_USUAL_OOM_SCORE_ADJ), encoding="ascii")
 
 
 def environment() -> dict[str, str]:

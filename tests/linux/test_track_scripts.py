@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from haxlb.linux import script_process, track_scripts
+from haxlb.linux.launch import Launcher
 from haxlb.linux.script_security import Identity
 from haxlb.linux.track_scripts import TrackScripts
 from haxlb.linux.users import ourselves
@@ -193,6 +195,47 @@ def test_scripts_run_as_their_user(setpriv: str, safe: Path) -> None:
 def test_without_setpriv_scripts_run_all_the_same(setpriv: str) -> None:
     pid = script_process.start(("/bin/sh", "-c", "exit 3"), ourselves(), setpriv=setpriv)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+
+
+@pytest.fixture(params=[(300, "300"), (50, "100")], ids=["lower", "higher"])
+def oom_score(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Ours is 100, lower or higher than what is usual; what scripts are to have. Not every root may have -900."""
+    usual, expected = request.param
+    monkeypatch.setattr(script_process, "_USUAL_OOM_SCORE_ADJ", usual)
+    own = Path("/proc/self/oom_score_adj")
+    former = own.read_text()
+    own.write_text("100")
+    try:
+        yield expected
+    finally:
+        own.write_text(former)
+
+
+@needs_root
+@pytest.mark.parametrize("starts", ["setpriv", "fork", "launcher"])
+def test_scripts_are_not_spared_when_memory_runs_out_as_we_are(oom_score: str, starts: str, safe: Path) -> None:
+    fifo, out = safe / "fifo", safe / "out"
+    os.mkfifo(fifo, 0o600)
+    shutil.chown(fifo, "nobody")
+    out.touch()
+    shutil.chown(out, "nobody")
+    argv = ("/bin/sh", "-c", f"read go < {fifo}; cat /proc/self/oom_score_adj > {out}")
+    if starts == "launcher":
+        process = Launcher(ScriptSettings()).launch(Command(argv=argv, user="nobody"))
+        pid, process.returncode = process.pid, 0  # it is reaped below
+    else:
+        setpriv = script_process.SETPRIV if starts == "setpriv" else "/nowhere/setpriv"
+        pid = script_process.start(argv, Identity(uid=pwd.getpwnam("nobody").pw_uid, gid=65534), setpriv=setpriv)
+    fifo.write_text("go\n")
+    assert os.waitpid(pid, 0)[1] == 0
+    assert out.read_text().strip() == oom_score
+
+
+def test_one_that_has_ended_already_needs_no_other_score(oom_score: str) -> None:
+    with subprocess.Popen(["/bin/true"]) as process:
+        process.wait()
+    script_process.unprotect(process.pid)
+    assert Path("/proc/self/oom_score_adj").read_text().strip() == "100"
 
 
 def test_a_user_that_is_not_there() -> None:
