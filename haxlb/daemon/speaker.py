@@ -7,7 +7,6 @@ for through the wake port has come; every call ends with the wake port knowing t
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 
 from haxlb.daemon.ports import (
@@ -31,6 +30,7 @@ from haxlb.daemon.speaker_links import LinkDelays
 from haxlb.daemon.speaker_member import Member, datagrams, key_of, resignation, vrid_of
 from haxlb.daemon.speaker_results import KnownResults
 from haxlb.daemon.speaker_throttle import Throttle
+from haxlb.daemon.speaker_timetable import Timetable
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.facts import AdvertRejected
 from haxlb.model.groups import SyncGroup
@@ -100,7 +100,7 @@ class Speaker:
         )
         self._groups = GroupDriver(tell=self._tell_alone, notify=notify)
         self._results = KnownResults(self._link)
-        self._timetable: list[tuple[int, int, Member]] = []
+        self._timetable = Timetable()
         self._woken_at: int | None = None
         self._lag = LagMeter()
         self._link_delays = LinkDelays()
@@ -152,7 +152,7 @@ class Speaker:
         todo.sort(key=lambda each: not any(isinstance(effect, AddVips | AddRoutes) for effect in each[1]))
         for member, effects in todo:
             self._executor.run(member, effects, now)
-            self._enlist(member)
+            self._timetable.enlist(member)
         self._groups.configure(groups, wanted, self._members, now, resumed)
         # Those that a peer waits for go first.
         for member in sorted(new, key=lambda each: each.instance.name not in resumed):
@@ -178,7 +178,7 @@ class Speaker:
             self._tell_alone(member, Shutdown(reason=reason), now)
         self._groups.stop()
         self._members = {}
-        self._timetable = []
+        self._timetable.clear()
         self._executor.stop()
         self._arm()
 
@@ -225,17 +225,8 @@ class Speaker:
         now = self._clock.now()
         for link in self._link_delays.due(now):
             self._take_link(link, now)
-        timetable = self._timetable
-        while timetable and timetable[0][0] <= now:
-            at, _, member = heapq.heappop(timetable)
-            if member.armed != at:
-                continue
-            member.armed = None
-            deadline = member.router.next_deadline()
-            if deadline is not None and deadline <= now:
-                self._tell(member, _TIMER_EXPIRED, now)
-            else:
-                self._enlist(member)
+        while (member := self._timetable.pop_due(now)) is not None:
+            self._tell(member, _TIMER_EXPIRED, now)
         self._executor.due(now)
         self._arm()
 
@@ -366,7 +357,7 @@ class Speaker:
         effects = member.router.handle(what, now)
         if effects:
             self._executor.run(member, effects, now)
-        self._enlist(member)
+        self._timetable.enlist(member)
 
     def _contested(self, member: Member, now: int) -> None:
         for each in self._groups.companions(member):
@@ -385,18 +376,8 @@ class Speaker:
             )
             self._reports.report(fact)
 
-    def _enlist(self, member: Member) -> None:
-        """Keep the timetable no later than the router's deadline; a later one is found when the earlier has passed."""
-        deadline = member.router.next_deadline()
-        if deadline is not None and (member.armed is None or deadline < member.armed):
-            member.armed = deadline
-            heapq.heappush(self._timetable, (deadline, member.serial, member))
-
     def _arm(self) -> None:
-        timetable = self._timetable
-        while timetable and timetable[0][2].armed != timetable[0][0]:
-            heapq.heappop(timetable)
-        at = timetable[0][0] if timetable else None
+        at = self._timetable.next_at
         for later in (self._executor.next_at, self._link_delays.next_at):
             if later is not None and (at is None or later < at):
                 at = later
