@@ -49,9 +49,9 @@ def test_one_that_speaks_all_the_time_is_not_forgotten_for_sources_that_have_spo
     )
 
     def status(now: float, *others: IPv4Address) -> tuple[InstanceStatus, ...]:
-        heard = (PeerStatus(address=peer, priority=100, heard_at=now),)
         # In the order of the first advert, as the speaker has them.
-        heard += tuple(PeerStatus(address=each, priority=100, heard_at=EPOCH) for each in others)
+        times = {peer: now, **dict.fromkeys(others, EPOCH)}
+        heard = tuple(PeerStatus(address=each, priority=100, heard_at=at) for each, at in times.items())
         return (replace(quiet, peers=heard),)
 
     for number, each in enumerate(spoofed):
