@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,7 +146,7 @@ class _Reading:
         return None if envelope is None else dissect(envelope, self._auth_pass)
 
 
-class _Answer:
+class _Answer(ABC):
     """Counts what is taken."""
 
     def __init__(self) -> None:
@@ -162,13 +163,13 @@ class _Answer:
         self.dropped += packet.advert.dropped
         self.put(packet, packet.advert)
 
+    @abstractmethod
     def put(self, packet: _Packet, advert: Dissection) -> None:
         """Print or keep one advert."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, name: str, problem: HaxlbError | None) -> None:
         """There are no more."""
-        raise NotImplementedError
 
 
 class _Text(_Answer):

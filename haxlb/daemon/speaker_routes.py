@@ -7,13 +7,11 @@ second until it works. What two instances hold is taken off by the last one only
 from __future__ import annotations
 
 from haxlb.daemon.ports import ReportPort, RoutePort
-from haxlb.daemon.speaker_retries import RETRY_US, try_again
+from haxlb.daemon.speaker_retries import Key, Refusals
 from haxlb.model.errors import HostError
-from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import VrrpInstance
 from haxlb.model.routes import Route, Rule
 
-Key = tuple[str, int]
 Entry = Route | Rule
 
 
@@ -22,15 +20,13 @@ class RouteKeeper:
 
     def __init__(self, *, routes: RoutePort, reports: ReportPort) -> None:
         self._port = routes
-        self._reports = reports
         self._holders: dict[Entry, set[Key]] = {}
-        self._refused: dict[Entry, Key] = {}
-        """The kernel did not take them."""
-        self._left: dict[Entry, Key] = {}
-        """The kernel did not let them go."""
-        self._alarms: dict[Key, str] = {}
-        self.retry_at: int | None = None
+        self._refusals = Refusals[Entry](kind="route", settled="the kernel has the routes as wanted", reports=reports)
+
+    @property
+    def retry_at(self) -> int | None:
         """When `retry` wants to be called, monotonic µs."""
+        return self._refusals.retry_at
 
     def claim(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> None:
         """The instance holds these, or is about to: no other instance's removal takes them off."""
@@ -41,44 +37,41 @@ class RouteKeeper:
         """Put on; a refusal raises an alarm and is tried again."""
         self.claim(instance, routes, rules)
         for entry in _entries(routes, rules):
-            self._left.pop(entry, None)
+            self._refusals.not_off.pop(entry, None)
         try:
             self._port.add(routes, rules)
         except HostError as problem:
-            self._refused.update(dict.fromkeys(_entries(routes, rules), instance.key))
-            self._failed(instance, "routes or rules cannot be put on", problem, now)
-        self._settle(now)
+            self._refusals.not_on.update(dict.fromkeys(_entries(routes, rules), instance.key))
+            self._refusals.raise_for(instance, "routes or rules cannot be put on", problem, now)
+        self._refusals.settle(now)
 
     def remove(self, instance: VrrpInstance, routes: tuple[Route, ...], rules: tuple[Rule, ...], now: int) -> None:
         """Take off what no other instance of ours holds."""
         for entry in _entries(routes, rules):
-            self._refused.pop(entry, None)
+            self._refusals.not_on.pop(entry, None)
         free_routes = tuple(each for each in routes if self._release(each, instance.key))
         free_rules = tuple(each for each in rules if self._release(each, instance.key))
         if free_routes or free_rules:
             try:
                 self._port.remove(free_routes, free_rules)
             except HostError as problem:
-                self._left.update(dict.fromkeys(_entries(free_routes, free_rules), instance.key))
-                self._failed(instance, "routes or rules cannot be taken off", problem, now)
-        self._settle(now)
+                self._refusals.not_off.update(dict.fromkeys(_entries(free_routes, free_rules), instance.key))
+                self._refusals.raise_for(instance, "routes or rules cannot be taken off", problem, now)
+        self._refusals.settle(now)
 
     def retry(self, now: int) -> None:
         """Try again what failed, if it is time."""
-        if self.retry_at is None or now < self.retry_at:
+        if not self._refusals.is_due(now):
             return
-        pause_us = try_again(
-            self._left,
-            self._refused,
+        self._refusals.retry(
+            now,
             remove=lambda entry: self._succeeds(entry, on=False),
             add=lambda entry: self._succeeds(entry, on=True),
         )
-        self.retry_at = None if pause_us is None else now + pause_us
-        self._settle(now)
 
     def stop(self) -> None:
         """Nothing is tried again."""
-        self.retry_at = None
+        self._refusals.retry_at = None
 
     def _succeeds(self, entry: Entry, *, on: bool) -> bool:
         change = self._port.add if on else self._port.remove
@@ -98,30 +91,6 @@ class RouteKeeper:
             return False
         del self._holders[entry]
         return True
-
-    def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
-        self.retry_at = now + RETRY_US
-        if instance.key in self._alarms:
-            return
-        self._alarms[instance.key] = alarm = f"route/{instance.name}"
-        self._reports.report(
-            AlarmRaised(
-                key=alarm,
-                severity="critical",
-                summary=f"{instance.name}: {what}",
-                evidence=(str(problem),),
-                at_us=now,
-            )
-        )
-
-    def _settle(self, now: int) -> None:
-        """Clear the alarms of what works again."""
-        if not self._alarms:
-            return
-        troubled = {*self._refused.values(), *self._left.values()}
-        for key in [each for each in self._alarms if each not in troubled]:
-            fact = AlarmCleared(key=self._alarms.pop(key), reason="the kernel has the routes as wanted", at_us=now)
-            self._reports.report(fact)
 
 
 def _entries(routes: tuple[Route, ...], rules: tuple[Rule, ...]) -> tuple[Entry, ...]:

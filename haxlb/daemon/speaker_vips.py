@@ -8,14 +8,12 @@ it is off. One that two instances hold, or that a reload moves from one to the o
 from __future__ import annotations
 
 from haxlb.daemon.ports import AddressPort, AnnouncePort, ReportPort
-from haxlb.daemon.speaker_retries import RETRY_US, try_again
+from haxlb.daemon.speaker_retries import Key, Refusals
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
-from haxlb.model.facts import AlarmCleared, AlarmRaised
 from haxlb.model.node import VrrpInstance
 from haxlb.vrrp.changes import place
 
-Key = tuple[str, int]
 Place = tuple[IPAddress, str]
 
 
@@ -25,17 +23,15 @@ class VipKeeper:
     def __init__(self, *, addresses: AddressPort, announcer: AnnouncePort, reports: ReportPort) -> None:
         self._addresses = addresses
         self._announcer = announcer
-        self._reports = reports
         self._holders: dict[Place, set[Key]] = {}
         self._on: dict[Place, Vip] = {}
         """What was put on there last."""
-        self._refused: dict[Vip, Key] = {}
-        """The kernel did not take them."""
-        self._left: dict[Vip, Key] = {}
-        """The kernel did not let them go."""
-        self._alarms: dict[Key, str] = {}
-        self.retry_at: int | None = None
+        self._refusals = Refusals[Vip](kind="vip", settled="the kernel has the addresses as wanted", reports=reports)
+
+    @property
+    def retry_at(self) -> int | None:
         """When `retry` wants to be called, monotonic µs."""
+        return self._refusals.retry_at
 
     def claim(self, instance: VrrpInstance, vips: tuple[Vip, ...]) -> None:
         """The instance holds these, or is about to: no other instance's removal takes them off."""
@@ -53,36 +49,34 @@ class VipKeeper:
                 self._addresses.remove(stale)
             self._addresses.add(vips)
         except HostError as problem:
-            self._refused.update(dict.fromkeys(vips, instance.key))
-            self._failed(instance, f"{_names(vips)} cannot be put on", problem, now)
-        self._settle(now)
+            self._refusals.not_on.update(dict.fromkeys(vips, instance.key))
+            self._refusals.raise_for(instance, f"{_names(vips)} cannot be put on", problem, now)
+        self._refusals.settle(now)
 
     def remove(self, instance: VrrpInstance, vips: tuple[Vip, ...], now: int) -> None:
         """Take off what no other instance of ours holds."""
         for vip in vips:
-            self._refused.pop(vip, None)
+            self._refusals.not_on.pop(vip, None)
         unheld = tuple(vip for vip in vips if self._release(vip, instance.key))
         if unheld:
             try:
                 self._addresses.remove(unheld)
             except HostError as problem:
-                self._left.update(dict.fromkeys(unheld, instance.key))
-                self._failed(instance, f"{_names(unheld)} cannot be taken off", problem, now)
-        self._settle(now)
+                self._refusals.not_off.update(dict.fromkeys(unheld, instance.key))
+                self._refusals.raise_for(instance, f"{_names(unheld)} cannot be taken off", problem, now)
+        self._refusals.settle(now)
 
     def retry(self, now: int) -> None:
         """Try again what failed, if it is time; what comes on at last is announced."""
-        if self.retry_at is None or now < self.retry_at:
+        if not self._refusals.is_due(now):
             return
-        for vip in [each for each in self._left if place(each) in self._holders]:
-            del self._left[vip]
-        pause_us = try_again(self._left, self._refused, remove=self._removed, add=self._added)
-        self.retry_at = None if pause_us is None else now + pause_us
-        self._settle(now)
+        for vip in [each for each in self._refusals.not_off if place(each) in self._holders]:
+            del self._refusals.not_off[vip]
+        self._refusals.retry(now, remove=self._removed, add=self._added)
 
     def stop(self) -> None:
         """Nothing is tried again."""
-        self.retry_at = None
+        self._refusals.retry_at = None
 
     def _removed(self, vip: Vip) -> bool:
         try:
@@ -110,30 +104,6 @@ class VipKeeper:
         del self._holders[place(vip)]
         self._on.pop(place(vip), None)
         return True
-
-    def _failed(self, instance: VrrpInstance, what: str, problem: HostError, now: int) -> None:
-        self.retry_at = now + RETRY_US
-        if instance.key in self._alarms:
-            return
-        self._alarms[instance.key] = alarm = f"vip/{instance.name}"
-        self._reports.report(
-            AlarmRaised(
-                key=alarm,
-                severity="critical",
-                summary=f"{instance.name}: {what}",
-                evidence=(str(problem),),
-                at_us=now,
-            )
-        )
-
-    def _settle(self, now: int) -> None:
-        """Clear the alarms of what works again."""
-        if not self._alarms:
-            return
-        troubled = {*self._refused.values(), *self._left.values()}
-        for key in [each for each in self._alarms if each not in troubled]:
-            fact = AlarmCleared(key=self._alarms.pop(key), reason="the kernel has the addresses as wanted", at_us=now)
-            self._reports.report(fact)
 
 
 def _names(vips: tuple[Vip, ...]) -> str:
