@@ -26,14 +26,14 @@ from haxlb.config.instance_mac import MacNames
 from haxlb.config.instances import InstanceReader, PlacedInstance
 from haxlb.config.link_delays import read_link_delays
 from haxlb.config.notification import check_alerts, read_notification
-from haxlb.config.routes import routes_of, rules_of
 from haxlb.config.server_groups import read_server_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.config.speaker_process import read_speaker
+from haxlb.config.static_entries import read_static_blocks
 from haxlb.config.sync_groups import read_sync_groups
+from haxlb.config.track_groups import read_track_groups, tie_instances
 from haxlb.config.tracking import read_tracking
-from haxlb.config.vips import lines_of, read_static_addresses
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
 from haxlb.model.tracking import TrackKind
@@ -167,6 +167,10 @@ def _node_config(
     groups = read_sync_groups(root, tracking, defaults, complaints)
     check_election(instances, complaints)
     check_sync_groups(groups, instances, complaints)
+    static = read_static_blocks(root, defaults.default_interface, complaints)
+    track_groups = read_track_groups(root, complaints)
+    declared = frozenset(_names(tree, "track_group"))
+    instances = tie_instances(instances, track_groups, static.ties, complaints, declared=declared)
     if interfaces is not None:
         check_interfaces(instances, interfaces, complaints, later=given.has("dynamic_interfaces"))
     read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
@@ -203,14 +207,10 @@ def _node_config(
         track_processes=tracking.processes,
         bfd_sessions=tracking.sessions,
         sync_groups=groups,
-        static_routes=routes_of(root, "static", complaints),
-        static_rules=rules_of(root, "static", complaints),
-        static_addresses=read_static_addresses(
-            lines_of(root, "static_ipaddress"),
-            default_interface=defaults.default_interface,
-            groups=frozenset(_names(tree, "track_group")),
-            complaints=complaints,
-        ),
+        track_groups=track_groups,
+        static_routes=static.routes,
+        static_rules=static.rules,
+        static_addresses=static.addresses,
         virtual_server_groups=read_server_groups(tree, complaints),
     )
     return config, instances, servers

@@ -12,7 +12,7 @@ from haxlb.config.printer_global import garp_group_blocks, global_lines, link_de
 from haxlb.config.printer_instance import STARS, instance_lines
 from haxlb.config.printer_routes import routing_lines
 from haxlb.config.printer_servers import virtual_server_lines
-from haxlb.config.printer_tracking import group_blocks, thing_blocks
+from haxlb.config.printer_tracking import group_blocks, thing_blocks, track_group_blocks
 from haxlb.config.printer_words import block, in_seconds, word
 from haxlb.model.node import NodeConfig
 
@@ -32,6 +32,7 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
     yield from thing_blocks(config)
     yield from garp_group_blocks(config)
     yield from link_delay_block(config)
+    yield from track_group_blocks(config)
     if config.static_addresses:
         yield from ("", *block("static_ipaddress", map(static_address_line, config.static_addresses)))
     yield from routing_lines("static", config.static_routes, config.static_rules)

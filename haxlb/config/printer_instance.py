@@ -11,6 +11,7 @@ from haxlb.config.printer_tracking import notify_lines, track_lines
 from haxlb.config.printer_words import SECOND_US, block, boolean, in_seconds, switches, word
 from haxlb.model.addresses import Vip
 from haxlb.model.node import GarpConfig, Role, VirtualMac, VrrpInstance
+from haxlb.model.tracking import Track, TrackKind
 
 STARS = "********"
 """What stands for a secret that is not shown."""
@@ -49,7 +50,8 @@ def instance_lines(instance: VrrpInstance, *, secrets: bool, priority_changes: b
         ("dont_track_primary", not instance.track_primary),
         ("track_src_ip", instance.track_source),
     )
-    yield from track_lines(instance.tracks)
+    # Of its own interface a track_group may make a track, a line may not.
+    yield from track_lines(tuple(each for each in instance.tracks if not _is_own(each, instance)))
     yield from routing_lines("virtual", instance.routes, instance.rules)
     yield from boolean("lower_prio_no_advert", instance.lower_prio_no_advert, default=instance.strict)
     yield from boolean("higher_prio_send_advert", instance.higher_prio_send_advert, default=False)
@@ -58,6 +60,10 @@ def instance_lines(instance: VrrpInstance, *, secrets: bool, priority_changes: b
     yield from notify_lines(instance.notify)
     yield from boolean("notify_priority_changes", instance.notify_priority_changes, default=priority_changes)
     yield from boolean("smtp_alert", instance.smtp_alert, default=False)
+
+
+def _is_own(track: Track, instance: VrrpInstance) -> bool:
+    return track.kind is TrackKind.INTERFACE and track.name == instance.interface
 
 
 def _wire(instance: VrrpInstance) -> Iterator[str]:

@@ -58,6 +58,12 @@ def notify_lines(scripts_: NotifyScripts) -> Iterator[str]:
         yield "notify_deleted"
 
 
+def track_group_blocks(config: NodeConfig) -> Iterator[str]:
+    """The groups that static entries name; keepalived wants them above those."""
+    for group in config.track_groups:
+        yield from ("", *block(f"track_group {word(group.name)}", block("group", map(word, group.members))))
+
+
 def group_blocks(config: NodeConfig) -> Iterator[str]:
     """The sync groups."""
     for group in config.sync_groups:

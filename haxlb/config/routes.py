@@ -14,16 +14,17 @@ from keepalived_compat.values_rules import RuleLine, read_rules
 def routes_of(section: Section, prefix: str, complaints: Complaints) -> tuple[Route, ...]:
     """The routes of a section; `prefix` is virtual or static."""
     block = f"{prefix}_routes"
-    return tuple(map(_route, read_routes(lines_of(section, block), complaints, block=block)))
+    return tuple(map(route_of, read_routes(lines_of(section, block), complaints, block=block)))
 
 
 def rules_of(section: Section, prefix: str, complaints: Complaints) -> tuple[Rule, ...]:
     """The rules of a section, likewise."""
     block = f"{prefix}_rules"
-    return tuple(map(_rule, read_rules(lines_of(section, block), complaints, block=block)))
+    return tuple(map(rule_of, read_rules(lines_of(section, block), complaints, block=block)))
 
 
-def _route(line: RouteLine) -> Route:
+def route_of(line: RouteLine) -> Route:
+    """A line as a value."""
     return Route(
         destination=str(line.destination),
         kind=line.kind,
@@ -53,7 +54,8 @@ def _hop(line: HopLine) -> NextHop:
     )
 
 
-def _rule(line: RuleLine) -> Rule:
+def rule_of(line: RuleLine) -> Rule:
+    """A line as a value."""
     mark = "" if line.fwmark is None else f"{line.fwmark}{'' if line.fwmask is None else f'/{line.fwmask}'}"
     given = {
         "from": _text(line.from_prefix),

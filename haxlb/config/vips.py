@@ -7,7 +7,6 @@ from ipaddress import IPv4Address
 
 from haxlb.model.addresses import StaticAddress, Vip
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.nearest import did_you_mean
 from keepalived_compat.section import Section
 from keepalived_compat.source import Span, Word
 from keepalived_compat.values_addresses import AddressLine, read_addresses
@@ -40,22 +39,6 @@ def read_vips(
                 "useless-option", each.word, f"{block}: track_group is for static addresses; it is ignored"
             )
     return [(_vip(each, interface), each.word.span) for each in found]
-
-
-def read_static_addresses(
-    lines: Iterable[list[Word]], *, default_interface: str, groups: frozenset[str], complaints: Complaints
-) -> tuple[StaticAddress, ...]:
-    """The addresses of `static_ipaddress`; `groups` are the track groups that there are."""
-    found = read_addresses(lines, complaints, block="static_ipaddress")
-    for each in found:
-        if each.track_group and each.track_group not in groups:
-            complaints.error(
-                "undefined-track",
-                each.word,
-                f"static_ipaddress: there is no track_group {each.track_group}; {each.address} is tied to none",
-                did_you_mean(each.track_group, groups),
-            )
-    return tuple(_static_address(each, default_interface) for each in found)
 
 
 def unique_vips(vips: Iterable[PlacedVip], instance: str, complaints: Complaints) -> list[PlacedVip]:
@@ -93,7 +76,8 @@ def _vip(line: AddressLine, interface: str) -> Vip:
     )
 
 
-def _static_address(line: AddressLine, default_interface: str) -> StaticAddress:
+def static_address_of(line: AddressLine, default_interface: str) -> StaticAddress:
+    """A line of `static_ipaddress` as a value; `default_interface` is where it goes unless it says `dev`."""
     return StaticAddress(
         address=str(line.address),
         prefix_length=line.prefix_length,

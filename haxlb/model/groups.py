@@ -25,6 +25,15 @@ class SyncGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrackGroup:
+    """One `track_group` block: its instances track the interfaces of the static entries that name it."""
+
+    name: str
+    members: tuple[str, ...]
+    """Names of instances, in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddressRange:
     """Consecutive addresses of a group; text in canonical form, of either family."""
 

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip
 from haxlb.model.commands import NO_COMMAND, Command
-from haxlb.model.groups import SyncGroup, VirtualServerGroup
+from haxlb.model.groups import SyncGroup, TrackGroup, VirtualServerGroup
 from haxlb.model.notification import NotificationSettings, NotifyScripts
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackProcess, TrackScript
@@ -347,6 +347,8 @@ class NodeConfig:
     track_processes: tuple[TrackProcess, ...] = ()
     bfd_sessions: tuple[BfdSession, ...] = ()
     sync_groups: tuple[SyncGroup, ...] = ()
+    track_groups: tuple[TrackGroup, ...] = ()
+    """What they come to is in the `tracks` of their instances."""
     static_routes: tuple[Route, ...] = ()
     """Put on this host while haxlb runs."""
     static_rules: tuple[Rule, ...] = ()

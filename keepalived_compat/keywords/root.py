@@ -36,7 +36,7 @@ ROOT_BLOCKS: Grammar = {
         supported("track_file", NAME, body="track_file", many=True, missing=Severity.ERROR),
         supported("vrrp_track_file", NAME, body="track_file", many=True, missing=Severity.ERROR),
         supported("bfd_instance", NAME, body="bfd_instance", many=True, missing=Severity.ERROR),
-        not_yet("track_group", NAME, Severity.ERROR, "static entries are not tied to instances", body="track_group"),
+        supported("track_group", NAME, body="track_group", many=True, missing=Severity.ERROR),
         supported("static_ipaddress", body=LINES, many=True),
         supported("static_routes", body=LINES, many=True),
         supported("static_rules", body=LINES, many=True),

@@ -199,12 +199,6 @@ def test_a_group_that_nobody_can_use(loading, codes):
     assert (codes(loaded), loaded.config.sync_groups) == ([("error", "missing-keyword")], ())
 
 
-def test_static_addresses_of_a_group_that_there_is_not(loading, codes):
-    text = "track_group G {\ngroup {\nA\n}\n}\nstatic_ipaddress {\n10.1.0.1 dev eth0 track_group %s\n}\n"
-    assert ("error", "undefined-track") not in codes(loading(text % "G"))
-    assert ("error", "undefined-track") in codes(loading(text % "H"))
-
-
 def test_groups_of_interfaces_share_a_pause(loading, codes):
     text = (
         "global_defs {\nvrrp_garp_interval 1\nvrrp_gna_interval 2\n}\n"

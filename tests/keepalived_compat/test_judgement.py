@@ -39,7 +39,7 @@ def complaint(reading, text):
         (in_instance("virtual_router_id 51 priority 100"), "error", "glued-statement", (2, 24, 32), "line of its own"),
         (in_instance("nopreempt false"), "warning", "surplus-words", (2, 13, 18), "delete the line"),
         (in_instance("garp_master_delay 5s"), "warning", "inexact-value", (2, 21, 23), ""),
-        ("track_group G {\n}\n", "error", "not-supported-yet", (1, 1, 12), ""),
+        ("SSL {\n}\n", "warning", "not-supported-yet", (1, 1, 4), ""),
         (in_instance("debug"), "note", "ignored", (2, 3, 8), ""),
         (in_instance("lvs_sync_daemon_interface eth0"), "warning", "obsolete", (2, 3, 28), "delete it"),
         (in_instance('notify_master "/x \'open"'), "error", "bad-value", (2, 17, 27), ""),
