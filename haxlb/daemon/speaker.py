@@ -172,7 +172,7 @@ class Speaker:
         return self._order(names, Resume())
 
     def stop(self, reason: str) -> None:
-        """Resign everywhere: addresses off, then priority 0, then the scripts. Nothing is done afterwards."""
+        """Resign everywhere: priority 0, then addresses off, then the scripts. Nothing is done afterwards."""
         now = self._clock.now()
         for member in self._members.values():
             self._tell_alone(member, Shutdown(reason=reason), now)

@@ -1,7 +1,7 @@
 """The speaker process: `python -m haxlb.linux.speaker_main --fd N`, started by the supervisor.
 
-Gives the loop-agnostic `Speaker` its real adapters and drives it from asyncio. It ends in order (addresses off,
-priority 0, scripts) on `Stop`, on SIGTERM, and when the pipe closes: a speaker without a supervisor would hold VIPs
+Gives the loop-agnostic `Speaker` its real adapters and drives it from asyncio. It ends in order (priority 0,
+addresses off, scripts) on `Stop`, on SIGTERM, and when the pipe closes: a speaker without a supervisor would hold VIPs
 that nobody can take from it.
 """
 

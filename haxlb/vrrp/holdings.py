@@ -1,7 +1,9 @@
 """What follows the master: addresses, routes and rules, on, off, and from one configuration to another.
 
 As in keepalived addresses come first, then those that the adverts do not name, then routes, then rules: a route may
-need an address as its source. They leave in the reverse order.
+need an address as its source. Addresses leave first, too, since two routers must not have one for longer than it takes;
+routes and rules after them, in the reverse of the order in which they came. Of routes whose source has gone the kernel
+has then taken off those of IPv4 by itself (fib_sync_down_addr), which is what was wanted.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ def put_on(instance: VrrpInstance) -> list[Effect]:
 def take_off(instance: VrrpInstance) -> list[Effect]:
     """On leaving MASTER."""
     effects: list[Effect] = []
-    if instance.routes or instance.rules:
-        effects.append(RemoveRoutes(routes=instance.routes[::-1], rules=instance.rules[::-1]))
     vips = addresses(instance)
     if vips:
         effects.append(RemoveVips(vips=vips))
+    if instance.routes or instance.rules:
+        effects.append(RemoveRoutes(routes=instance.routes[::-1], rules=instance.rules[::-1]))
     return effects
 
 

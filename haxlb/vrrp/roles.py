@@ -2,7 +2,7 @@
 
 The half of the machine that acts; `haxlb.vrrp.router` is the half that decides. Effects are in the order in which they
 are to be executed: entering MASTER the advert, then what follows the master, then its announcement; leaving it the
-reverse, and only then the resignation or the last word.
+resignation, then what follows the master, or, outranked, that first and then the last word.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Roles:
         if before is not Role.MASTER:
             return []
         self._farewell.end()
-        return [*take_off(self.instance), *(self._advert(priority=0) for _ in range(resignations))]
+        return [*(self._advert(priority=0) for _ in range(resignations)), *take_off(self.instance)]
 
     def _tell(self, before: Role, reason: str, notify: str, now: int) -> list[Effect]:
         self._transitions.note(before, self.role, reason, now)

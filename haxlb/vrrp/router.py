@@ -6,8 +6,9 @@ does not have cannot happen. What the table does not say:
 
 * entering MASTER sends the advert first, then puts on what follows the master, then announces it: other routers must
   be silenced before two of them answer ARP;
-* leaving MASTER takes all that off before anything else, and only then resigns (priority 0), or, outranked, says
-  one last advert so that the winner announces once more (`haxlb.vrrp.farewell`);
+* leaving MASTER resigns (priority 0) and takes all that off in the very next step: the others' `skew_time` runs while
+  the addresses go (RFC 9568 section 6.4.3, keepalived); outranked, it takes it off at once, and then says one last
+  advert so that the winner announces once more (`haxlb.vrrp.farewell`);
 * `nopreempt`, a pending `preempt_delay` and a hand-over ("yielded") make a BACKUP respect adverts of lower priority;
 * a start in the place of a process that was MASTER and has only just died is no transition for anybody else: the peer
   has missed nothing, the addresses are on, the operator is told nothing;

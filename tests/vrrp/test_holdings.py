@@ -1,4 +1,4 @@
-"""What follows the master goes in the reverse of the order in which it came: a route may lead over the one before."""
+"""What follows the master: routes go in the reverse of the order in which they came, one may lead over the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUTED = VrrpInstance(name="VI_1", interface="eth0", vrid=51, vips=(VIP,), route
 
 def test_on_and_off() -> None:
     assert put_on(ROUTED) == [AddVips(vips=(VIP,)), AddRoutes(routes=(GATEWAY, BEYOND), rules=())]
-    assert take_off(ROUTED) == [RemoveRoutes(routes=(BEYOND, GATEWAY), rules=()), RemoveVips(vips=(VIP,))]
+    assert take_off(ROUTED) == [RemoveVips(vips=(VIP,)), RemoveRoutes(routes=(BEYOND, GATEWAY), rules=())]
 
 
 def test_at_a_reload() -> None:

@@ -179,8 +179,11 @@ def test_laws(first, steps):
         last_word = before is router.role is Role.BACKUP and isinstance(what, AdvertReceived)
         assert 0 not in sent or leaves or last_word, "only who leaves MASTER, or has left it, resigns"
         if before is Role.MASTER is not router.role and on_before and not isinstance(what, Reconfigure):
-            first = next(e for e in effects if not isinstance(e, Notify) and e != SendAdvert(priority=priority_before))
-            assert isinstance(first, RemoveVips | RemoveRoutes), "leaving MASTER takes off before anything else"
+            said = (SendAdvert(priority=priority_before), SendAdvert(priority=0))
+            first = next(e for e in effects if not isinstance(e, Notify) and e not in said)
+            assert isinstance(first, RemoveVips | RemoveRoutes), "leaving MASTER takes off in the next step"
+            if SendAdvert(priority=0) in effects:
+                assert effects.index(SendAdvert(priority=0)) < effects.index(first), "others wait while addresses go"
 
     say(LinkChanged(up=True, address=US))
     say(Start())

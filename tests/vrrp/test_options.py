@@ -256,7 +256,7 @@ def test_the_reason_of_a_fault_follows_its_cause(bench):
 def test_removed_from_the_configuration(bench, tells, word):
     it = bench(notify=NotifyScripts(tells_deleted=tells)).as_master()
     words = it.say(Shutdown(reason="removed", removed=True))
-    assert words == ["remove 192.0.2.100/24", "advert 0", word, "RoleChanged"]
+    assert words == ["advert 0", "remove 192.0.2.100/24", word, "RoleChanged"]
 
 
 # In a sync group

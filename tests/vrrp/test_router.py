@@ -120,9 +120,9 @@ def test_outranked_addresses_off_first_then_a_last_word_and_no_priority_0(bench)
     assert it.router.next_deadline() == it.now + DOWN_100
 
 
-def test_shutdown_addresses_off_before_priority_0(bench):
+def test_shutdown_priority_0_and_addresses_off_in_the_next_step(bench):
     it = bench().as_master()
-    assert it.say(Shutdown(reason="stop")) == ["remove 192.0.2.100/24", "advert 0", "notify STOP", "RoleChanged"]
+    assert it.say(Shutdown(reason="stop")) == ["advert 0", "remove 192.0.2.100/24", "notify STOP", "RoleChanged"]
     assert it.role is Role.INIT
     assert it.router.next_deadline() is None
     assert it.say(Shutdown(reason="again")) == []
@@ -140,7 +140,7 @@ def test_shutdown_of_a_backup_sends_nothing(bench):
 
 def test_link_lost_and_back(bench):
     it = bench().as_master()
-    assert it.say(DOWN) == ["remove 192.0.2.100/24", "advert 0", "advert 0", "notify FAULT", "RoleChanged"]
+    assert it.say(DOWN) == ["advert 0", "advert 0", "remove 192.0.2.100/24", "notify FAULT", "RoleChanged"]
     assert (it.role, it.reason) == (Role.FAULT, "eth0 is down")
     assert it.hear(50) == []
     assert it.say(LinkChanged(up=True, address=None)) == []
@@ -432,8 +432,8 @@ def test_a_resignation_to_nobody_is_said_once(bench):
 def test_hand_over(bench):
     it = bench(priority=150).as_master()
     assert it.say(HandOver(reason="maintenance")) == [
-        "remove 192.0.2.100/24",
         "advert 0",
+        "remove 192.0.2.100/24",
         "notify BACKUP",
         "RoleChanged",
     ]

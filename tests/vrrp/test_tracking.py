@@ -68,7 +68,7 @@ def test_a_failure_without_weight_is_a_fault_and_its_end_is_backup(bench):
     it.say(_result(1))
     it.say(Start())
     it.as_master()
-    assert it.say(_result(0)) == ["remove 192.0.2.100/24", "advert 0", "advert 0", "notify FAULT", "RoleChanged"]
+    assert it.say(_result(0)) == ["advert 0", "advert 0", "remove 192.0.2.100/24", "notify FAULT", "RoleChanged"]
     assert it.reason == "script chk fails"
     it.now += 60 * SECOND
     assert it.say(_result(1)) == ["notify BACKUP", "RoleChanged"]
