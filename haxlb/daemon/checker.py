@@ -102,8 +102,13 @@ class Checker:
 
     def on_probe_result(self, ticket: int, outcome: Outcome) -> None:
         """A probe has ended."""
+        self.on_probe_results(((ticket, outcome),))
+
+    def on_probe_results(self, results: Iterable[tuple[int, Outcome]]) -> None:
+        """These probes, by their tickets, have ended."""
         now = self._clock.now()
-        self._tell(ProbeEnded(ticket=ticket, outcome=outcome), now)
+        for ticket, outcome in results:
+            self._tell(ProbeEnded(ticket=ticket, outcome=outcome), now)
         self._arm(now)
 
     def on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:

@@ -29,7 +29,6 @@ from haxlb.daemon.messages import (
     SwapProgram,
 )
 from haxlb.forwarding.wanted import NextHop
-from haxlb.health.outcome import Outcome
 from haxlb.linux import child
 from haxlb.linux.child import FLUSH_TIMEOUT_S
 from haxlb.linux.neighbours import Neighbours
@@ -37,6 +36,7 @@ from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pinned import PinnedForwarder, VerdictFile
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.probing import Prober
+from haxlb.linux.probing_turns import Results
 from haxlb.linux.realtime import freeze_collector
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.facts import Fact
@@ -52,7 +52,7 @@ class CheckerProcess:
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self._scripts = ScriptRunner(pipe.log)
-        self._prober = Prober(self._on_probe_result)
+        self._prober = Prober(self._on_probe_results)
         self._neighbours = Neighbours(self._on_neighbour, pipe.log, on_interfaces=self._on_interfaces)
         self._forwarder = PinnedForwarder(pipe.log)
         self._verdicts = VerdictFile(pipe.log)
@@ -95,7 +95,7 @@ class CheckerProcess:
         """End the probes, let the scripts run, deliver what is still to be said; the data plane stays."""
         del reason
         self._neighbours.close()
-        await self._prober.close()
+        self._prober.close()
         self._wake.close()
         await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
@@ -121,8 +121,8 @@ class CheckerProcess:
     def _on_wake(self) -> None:
         self._checker.on_wake()
 
-    def _on_probe_result(self, ticket: int, outcome: Outcome) -> None:
-        self._checker.on_probe_result(ticket, outcome)
+    def _on_probe_results(self, results: Results) -> None:
+        self._checker.on_probe_results(results)
 
     def _on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
         self._checker.on_neighbour(address, next_hop, reason)

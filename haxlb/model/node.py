@@ -5,13 +5,14 @@ Times are whole microseconds (`_us`). Defaults are keepalived's unless DESIGN se
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.groups import SyncGroup, TrackGroup, VirtualServerGroup
+from haxlb.model.hashed_once import HashedOnce
 from haxlb.model.notification import NotificationSettings, NotifyScripts
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackProcess, TrackScript
@@ -79,6 +80,8 @@ class VirtualMac:
     """bridge, private or vepa: an ipvlan instead of a macvlan; it has the MAC of its base."""
     ipvlan_address: str = ""
     """ADDRESS/PREFIX of the ipvlan itself."""
+    base: str = ""
+    """The interface that it is made on; empty = the instance's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,8 @@ class VrrpInstance:
     promote_secondaries: bool = False
     """The kernel promotes secondary addresses of the interface while the instance runs."""
     virtual_mac: VirtualMac | None = None
+    address_macs: tuple[VirtualMac, ...] = ()
+    """`use_vmac_addr` and `use_vmac` of an address: macvlans for addresses alone, most on other interfaces."""
     vrf: str = ""
     """Master device whose sockets it uses."""
 
@@ -164,6 +169,12 @@ class VrrpInstance:
         An IPv4 and an IPv6 instance may share a VRID on one interface (RFC 9568 section 5.2.3).
         """
         return (self.interface, self.vrid if self.family == 4 else self.vrid + 256)  # noqa: PLR2004 - the family
+
+    @property
+    def virtual_macs(self) -> tuple[VirtualMac, ...]:
+        """All that are made for it, its own first; each names its base."""
+        own = () if self.virtual_mac is None else (replace(self.virtual_mac, base=self.interface),)
+        return (*own, *self.address_macs)
 
 
 class CheckKind(Enum):
@@ -189,8 +200,10 @@ class HttpUrl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(HashedOnce):
     """One checker of one real server, with its timing."""
+
+    __hash__ = HashedOnce.__hash__
 
     kind: CheckKind
     address: IPv4Address
@@ -347,6 +360,8 @@ class NodeConfig:
     track_processes: tuple[TrackProcess, ...] = ()
     bfd_sessions: tuple[BfdSession, ...] = ()
     sync_groups: tuple[SyncGroup, ...] = ()
+    vmac_addr_prefix: str = "vrrp"
+    """How the names of `address_macs` begin; for printing only."""
     track_groups: tuple[TrackGroup, ...] = ()
     """What they come to is in the `tracks` of their instances."""
     static_routes: tuple[Route, ...] = ()

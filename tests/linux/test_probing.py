@@ -119,7 +119,13 @@ def tcp(port: int, **changes: Any) -> Check:
 
 
 async def probe(check: Check) -> Outcome:
-    return await Prober(lambda *_: None).probe(check)
+    found: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    prober = Prober(lambda results: found.set_result(results[0][1]))
+    prober.start(StartProbe(ticket=1, check=check, deadline_us=0))
+    try:
+        return await found
+    finally:
+        prober.close()
 
 
 def outcome_of(behave: Behaviour, *urls: HttpUrl, **changes: Any) -> Outcome:
@@ -212,12 +218,16 @@ def test_out_of_file_descriptors_says_nothing_of_the_server() -> None:
     async def test() -> None:
         async with Server(answering(response())) as server:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            found: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            prober = Prober(lambda results: found.set_result(results[0][1]))
             with contextlib.ExitStack() as stack:
+                stack.callback(prober.close)
                 stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
                 lowest_free = os.dup(0)
                 os.close(lowest_free)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-                outcome = await probe(http(server))
+                prober.start(StartProbe(ticket=1, check=http(server), deadline_us=0))
+                outcome = await found
         assert outcome == Outcome(
             finding=Finding.INCONCLUSIVE, reason=f"this host cannot probe: {os.strerror(errno.EMFILE).lower()}"
         )
@@ -542,7 +552,7 @@ def test_tls_failures() -> None:
 def test_outcomes_come_with_their_tickets_and_abandoned_ones_do_not() -> None:
     async def test() -> None:
         outcomes: dict[int, Outcome] = {}
-        prober = Prober(outcomes.__setitem__)
+        prober = Prober(outcomes.update)
         async with Server(answering(response())) as server, Server(answering(hang=True)) as mute:
             prober.start(StartProbe(ticket=1, check=http(server), deadline_us=0))
             prober.start(StartProbe(ticket=2, check=http(mute), deadline_us=0))
@@ -550,7 +560,7 @@ def test_outcomes_come_with_their_tickets_and_abandoned_ones_do_not() -> None:
             prober.abandon(2)
             prober.abandon(99)
             await until(lambda: len(outcomes) == 2)
-            await prober.close()
+            prober.close()
         assert outcomes == {1: passed("HTTP 200"), 3: failed("no answer in 0.1 s")}
 
     run(test())
@@ -559,11 +569,12 @@ def test_outcomes_come_with_their_tickets_and_abandoned_ones_do_not() -> None:
 def test_whatever_breaks_inside_is_an_outcome() -> None:
     async def test() -> None:
         outcomes: dict[int, Outcome] = {}
-        prober = Prober(outcomes.__setitem__)
+        prober = Prober(outcomes.update)
         async with Server(answering(response())) as server:
             impossible = http(server, kind=CheckKind.SSL, sni=".")
             prober.start(StartProbe(ticket=1, check=impossible, deadline_us=0))
             await until(lambda: outcomes)
+            prober.close()
         assert outcomes[1].finding is Finding.FAILED
         assert outcomes[1].reason.startswith("the probe itself broke: ")
 
@@ -585,7 +596,7 @@ def test_no_socket_is_left_open() -> None:
             await probe(http(mute, connect_timeout_us=50_000))
             with refusing_port() as port:
                 await probe(tcp(port))
-            await prober.close()
+            prober.close()
         assert open_files() == before
 
     run(test())
@@ -600,7 +611,7 @@ def test_a_thousand_hanging_tls_probes_stay_small() -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         outcomes: dict[int, Outcome] = {}
-        prober = Prober(outcomes.__setitem__)
+        prober = Prober(outcomes.update)
         with socket.socket() as listener, contextlib.ExitStack() as accepted:
             listener.bind(("127.0.0.1", 0))
             listener.listen(2000)
@@ -614,7 +625,7 @@ def test_a_thousand_hanging_tls_probes_stay_small() -> None:
                 accepted.enter_context(connection)
                 assert await loop.sock_recv(connection, 1) == b"\x16", "the handshake has begun"
             grown = resident() - before
-            await prober.close()
+            prober.close()
         assert outcomes == {}
         assert grown < 100_000_000, grown
 
