@@ -57,6 +57,13 @@ class ConfigureSpeaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GarpFrames:
+    """Supervisor to speaker: these have been crafted; others of its frames stay as they are. There is no answer."""
+
+    frames: tuple[GarpFrame, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StandBy:
     """Supervisor to a spare speaker: run like this, and wait for a configuration; `Ready` says that it does."""
 
@@ -212,6 +219,7 @@ class TrackerStatus:
 
 Message = (
     ConfigureSpeaker
+    | GarpFrames
     | StandBy
     | ConfigureTracker
     | Tracked

@@ -21,6 +21,7 @@ from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
     ConfigureSpeaker,
+    GarpFrames,
     HandOver,
     Happened,
     LinkAltered,
@@ -47,6 +48,8 @@ from haxlb.model.status import NodeStatus
 
 FORWARDING_PATIENCE_S = 5.0
 """How long the speaker waits for the data plane at start: a director without a forwarder is better than none."""
+FRAMES_AT_ONCE = 32
+"""Between two messages of so many the speaker says what is due."""
 SNAPSHOT_PERIOD_S = 30.0
 """The retained status on MQTT is renewed this often, so that its reader can tell a stale one."""
 SILENCE_PERIOD_S = 1.0
@@ -123,6 +126,8 @@ class Supervisor:
     async def _start(self) -> None:
         async with self._changing:
             await self._start_all()
+        if self._processes.known("speaker"):
+            self._spawn(self._craft_first())
         self._spawn(self._publish_regularly())
         self._on_started()
 
@@ -135,9 +140,7 @@ class Supervisor:
             self._processes.start("tracker")
         if config.instances and not config.virtual_servers:
             self._processes.prepare("speaker")
-        standing.frames, standing.program = await asyncio.gather(
-            self._world.builder.craft(config.instances), self._build(config)
-        )
+        standing.program = await self._build(config)
         self._world.bequest.prepare(config.instances)
         if not config.virtual_servers:
             self._abandon_data_plane()
@@ -314,20 +317,29 @@ class Supervisor:
     def _watch_vips(self) -> None:
         self._world.vip_watch.watch(self._standing.held_vips, self._standing.peers())
 
+    async def _craft_first(self) -> None:
+        """Not before the speaker is at work, which puts the same bytes together until it has them from here."""
+        if self._processes.in_force("speaker", ConfigureSpeaker) is None:
+            await self._processes.ready("speaker", ConfigureSpeaker.__name__, FORWARDING_PATIENCE_S)
+        async with self._changing:
+            if not self._standing.frames:  # else a reload has had them crafted
+                await self._craft("announcements are not those of the crafter")
+
     async def _craft_anew(self, altered: LinkAltered) -> None:
         async with self._changing:
-            try:
-                self._standing.frames = await self._world.builder.craft(self._standing.config.instances)
-            except HostError as problem:
-                self._chronicle.note(
-                    "error",
-                    "craft_failed",
-                    f"{altered.interface} has the MAC {altered.mac} now, but: {problem}",
-                    interface=altered.interface,
-                    reason=str(problem),
-                )
-                return
-            self._processes.send("speaker", self._standing.speaker_orders())
+            known = {(each.interface, each.mac) for each in self._standing.frames}
+            if (altered.interface, altered.mac) not in known:
+                await self._craft(f"{altered.interface} has the MAC {altered.mac} now, but")
+
+    async def _craft(self, otherwise: str) -> None:
+        try:
+            frames = await self._world.builder.craft(self._standing.config.instances)
+        except HostError as problem:
+            self._chronicle.note("error", "craft_failed", f"{otherwise}: {problem}", reason=str(problem))
+            return
+        self._standing.frames = frames
+        for start in range(0, len(frames), FRAMES_AT_ONCE):
+            self._processes.send("speaker", GarpFrames(frames=frames[start : start + FRAMES_AT_ONCE]))
 
     # -- commands
 

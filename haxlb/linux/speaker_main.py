@@ -16,6 +16,7 @@ from haxlb.daemon.messages import (
     AskStatus,
     ConfigureSpeaker,
     GarpFrame,
+    GarpFrames,
     HandOver,
     Happened,
     LinkAltered,
@@ -131,6 +132,9 @@ class SpeakerProcess:
             }
             self._strangers = message.settings.log_unknown_vrids
             self._configure(message)
+        elif isinstance(message, GarpFrames):
+            self._announcer.add(message.frames)
+            self._speaker.on_wake()  # others may follow: what is due goes out between them
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
             self._send_status()
