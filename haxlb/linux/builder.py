@@ -40,8 +40,9 @@ class Builder:
         macs = {interface: mac for interface in {vip.interface for vip in vips} if (mac := _mac(interface))}
         # The speaker has not made them yet when frames are crafted for the first time.
         for one in listed:
-            if one.virtual_mac is not None and (mac := one.virtual_mac.mac or _mac(one.interface)):
-                macs[one.virtual_mac.interface] = mac
+            for each in one.virtual_macs:
+                if mac := each.mac or _mac(each.base):
+                    macs[each.interface] = mac
         orders = [
             {"interface": vip.interface, "mac": macs[vip.interface], "vip": str(vip.address)}
             for vip in vips

@@ -44,8 +44,8 @@ def refused_addresses(instances: Iterable[VrrpInstance]) -> tuple[IPAddress, ...
 
 def quiet_interfaces(instances: Iterable[VrrpInstance]) -> tuple[str, ...]:
     """The interfaces with a virtual MAC that the MASTER's has, too."""
-    macs = (each.virtual_mac for each in instances)
-    return tuple(dict.fromkeys(each.interface for each in macs if each is not None and not each.ipvlan))
+    macs = (mac for each in instances for mac in each.virtual_macs)
+    return tuple(dict.fromkeys(each.interface for each in macs if not each.ipvlan))
 
 
 def ruleset(addresses: Iterable[IPAddress], quiet: Iterable[str] = ()) -> str:
