@@ -52,7 +52,7 @@ class ReloadPlan:
     tracked: Touched = field(default_factory=Touched)
     """Scripts, files, processes and BFD sessions."""
     settings: tuple[Change, ...] = ()
-    """node, mqtt, forwarding, speaker, notification, static_addresses, static_routes, static_rules."""
+    """node, mqtt, forwarding, speaker, checker, notification, static_addresses, static_routes, static_rules."""
 
     @property
     def empty(self) -> bool:
@@ -234,7 +234,7 @@ def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Chan
     """What differs of all but instances, groups, what is tracked, and servers."""
     if before.node != after.node:
         yield Change(name="node", reason=f"{before.node} -> {after.node}")
-    for name in ("mqtt", "forwarding", "speaker", "notification"):
+    for name in ("mqtt", "forwarding", "speaker", "checker", "notification"):
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue

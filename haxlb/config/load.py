@@ -29,7 +29,7 @@ from haxlb.config.notification import check_alerts, read_notification
 from haxlb.config.server_groups import read_server_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
-from haxlb.config.speaker_process import read_speaker
+from haxlb.config.speaker_process import read_checker, read_speaker
 from haxlb.config.static_entries import read_static_blocks
 from haxlb.config.sync_groups import read_sync_groups
 from haxlb.config.track_groups import read_track_groups, tie_instances
@@ -188,12 +188,13 @@ def _node_config(
         mails=notification.mail is not None,
         complaints=complaints,
     )
+    speaker = read_speaker(given, complaints)
     config = NodeConfig(
         node=str(given.value("router_id", node)),
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
         speaker=replace(
-            read_speaker(given, complaints),
+            speaker,
             link_delays=read_link_delays(
                 root,
                 (each.instance for each in instances),
@@ -201,6 +202,7 @@ def _node_config(
                 tracked=(each.name for group in groups for each in group.tracks if each.kind is TrackKind.INTERFACE),
             ),
         ),
+        checker=read_checker(given, speaker, complaints),
         notification=notification,
         track_scripts=tracking.scripts,
         track_files=tracking.files,

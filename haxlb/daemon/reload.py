@@ -65,7 +65,7 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         later.append("forwarding.mode counts where the program is attached anew: stop haxlb, `haxlb detach`, start it")
     return Change(
         speaker=speaker or scripts,
-        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved or scripts,
+        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved or scripts or old.checker != new.checker,
         broker=old.mqtt != new.mqtt,
         tracker=tracker_orders(old) != tracker_orders(new),
         frames=_announced(old) != _announced(new),
