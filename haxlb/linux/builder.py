@@ -15,7 +15,7 @@ from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
-from haxlb.linux.realtime import hurry
+from haxlb.linux.niceness import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.linux.teardown import remove_data_plane
 from haxlb.model.errors import HostError, PeerError
