@@ -52,6 +52,8 @@ class ConfigureSpeaker:
     """Where scripts run; empty = in our own working directory."""
     results: tuple[TrackResult, ...] = ()
     """What tracked things were found to be already, for instances that are new."""
+    firewall_table: str = "haxlb"
+    """The nftables table of this haxlb: two of them in one network namespace have one each."""
     successions: tuple[Succession, ...] = ()
     """To a spare that takes the place of a dead speaker: what it is MASTER of from now on."""
 

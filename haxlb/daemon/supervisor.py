@@ -69,6 +69,7 @@ class Supervisor:
             config=loaded.config,
             bpf_directory=world.bpf_directory,
             config_directory=world.config.path.rpartition("/")[0] or "/",
+            firewall_table=world.firewall_table,
         )
         self._chronicle = Chronicle(world, loaded.config.node, on_change=self._changed)
         self._processes = Processes(

@@ -89,6 +89,7 @@ class HostNetwork:
         """Make virtual MACs; why an instance lacks its own, empty when all is well."""
         self._former, self._config = self._config.instances, config
         self.addresses.lifetime_s = config.settings.vip_lifetime_s
+        self._firewall.table = config.firewall_table
         quiet = quiet_interfaces(config.instances)
         if not self._former and not all(map(_exists, quiet)):
             # Before they join a group: the report of one is one too many.

@@ -351,6 +351,7 @@ class FakeWorld:
             routers=_Routers(self),
             outlets=self.outlets.ports(),
             bpf_directory="/run/haxlb/bpf",
+            firewall_table="haxlb_1",
         )
 
     def raise_up(self) -> Supervisor:

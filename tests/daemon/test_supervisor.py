@@ -123,6 +123,7 @@ def test_children_are_told_the_configuration_frames_and_program(play, kit):
     (speaker,) = world.messages("speaker", ConfigureSpeaker)
     (checker,) = world.messages("checker", ConfigureChecker)
     assert speaker.instances == (kit.instance(),)
+    assert speaker.firewall_table == "haxlb_1"
     (said,) = world.messages("speaker", GarpFrames)
     assert [frame.vip for frame in said.frames] == [kit.vip().address]
     assert (checker.program, checker.bpf_directory) == ("/run/haxlb/bpf/1/program-1", "/run/haxlb/bpf")

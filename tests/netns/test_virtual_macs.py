@@ -17,7 +17,7 @@ from lab import Host, Lab
 
 from haxlb.linux.addresses import Addresses
 from haxlb.linux.announcer import Announcer
-from haxlb.linux.firewall import Firewall, quiet_interfaces, refused_addresses, ruleset
+from haxlb.linux.firewall import Firewall, name_of_table, quiet_interfaces, refused_addresses, ruleset
 from haxlb.linux.links import Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.rtnetlink import Rtnetlink
@@ -397,14 +397,16 @@ def test_a_setting_of_an_absent_interface_is_one_line_in_the_log(director: Host)
 class Table:
     """The firewall inside the director."""
 
-    def __init__(self, host: Host, *, nft: str = "nft") -> None:
+    def __init__(self, host: Host, *, nft: str = "nft", name: str = "haxlb") -> None:
         self.host = host
+        self.name = name
         self.problems: list[HostError | None] = []
         self.nft = nft
 
     def run(self, *wanted: tuple[IPv4Address | IPv6Address, ...], close: bool = False) -> None:
         async def steps() -> None:
             firewall = Firewall(self.problems.append, nft=self.nft)
+            firewall.table = self.name
             for each in wanted:
                 firewall.refuse(each)
             await firewall.settled()
@@ -521,6 +523,19 @@ def test_the_last_order_counts_and_the_table_goes_with_us(table: Table) -> None:
     assert "10.9.0.100" not in table.listed()
     table.run((one,), close=True)
     assert table.listed() == ""
+
+
+def test_two_of_one_namespace_have_a_table_each(director: Host, table: Table) -> None:
+    other = Table(director, name=name_of_table(Path("/run/other")))
+    one, two = IPv4Address("10.9.0.100"), IPv4Address("10.9.0.101")
+    table.run((one,))
+    other.run((two,))
+    assert other.problems == [None]
+    assert "10.9.0.100" in table.listed()
+    assert "10.9.0.101" in table.listed()
+    other.run((two,), (one,), close=True)
+    assert "10.9.0.101" not in table.listed()
+    assert "10.9.0.100" in table.listed()
 
 
 def test_what_a_crash_has_left_is_removed_at_the_next_start(table: Table) -> None:
