@@ -20,6 +20,7 @@ from haxlb.config.crosscheck import (
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.crosscheck_forwarding import check_virtual_macs
 from haxlb.config.crosscheck_groups import check_sync_groups
+from haxlb.config.crosscheck_macs import separate_macs
 from haxlb.config.defaults import read_defaults
 from haxlb.config.globals import Globals
 from haxlb.config.instance_mac import MacNames
@@ -157,13 +158,13 @@ def _node_config(
     given = Globals(root)
     defaults = read_defaults(root, given, complaints)
     tracking = read_tracking(root, complaints)
-    macs = MacNames(defaults.vmac_prefix)
+    macs = MacNames(defaults.vmac_prefix, defaults.vmac_addr_prefix)
     found = [
         InstanceReader(each, defaults, complaints, tracks=tracking.of(each.words[0].span), macs=macs).read()
         for each in root.all("vrrp_instance")
     ]
     instances = usable_instances([each for each in found if each is not None], complaints)
-    instances = usable_vips(instances, complaints)
+    instances = separate_macs(usable_vips(instances, complaints), complaints)
     groups = read_sync_groups(root, tracking, defaults, complaints)
     check_election(instances, complaints)
     check_sync_groups(groups, instances, complaints)
@@ -209,6 +210,7 @@ def _node_config(
         track_processes=tracking.processes,
         bfd_sessions=tracking.sessions,
         sync_groups=groups,
+        vmac_addr_prefix=defaults.vmac_addr_prefix if any(each.instance.address_macs for each in instances) else "vrrp",
         track_groups=track_groups,
         static_routes=static.routes,
         static_rules=static.rules,

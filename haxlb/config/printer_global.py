@@ -22,6 +22,8 @@ def global_lines(config: NodeConfig) -> Iterator[str]:
             raise ConfigError(f"keepalived.conf has one {name} for all instances; these have several")
         if pause := max(pauses, default=0):
             yield f"{name} {in_seconds(pause)}"
+    if config.vmac_addr_prefix != "vrrp":
+        yield f"vmac_addr_prefix {word(config.vmac_addr_prefix)}"
     yield from _speaker(config.speaker)
     yield from _process("checker", config.checker, CheckerSettings())
     yield from switches(("checker_no_swap", config.checker.lock_memory))
