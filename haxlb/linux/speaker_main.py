@@ -47,6 +47,7 @@ from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pacing import Paced
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import Scheduling, freeze_collector
+from haxlb.linux.rehearsal import rehearse
 from haxlb.linux.renewer import Renewer
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
@@ -191,6 +192,7 @@ class SpeakerProcess:
         self._network.addresses.prepare(_REHEARSED.instances[0].vips)
         self._network.addresses.prepare(())
         self._links.watch((), ())
+        rehearse()
 
     def _configure(self, message: ConfigureSpeaker) -> None:
         if self._monitor is None:
