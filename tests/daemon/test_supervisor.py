@@ -7,6 +7,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.daemon.control import Reload, Resume, Show, Swap
+from haxlb.daemon.crafting import FRAMES_AT_ONCE
 from haxlb.daemon.messages import (
     ConfigureChecker,
     ConfigureSpeaker,
@@ -20,7 +21,6 @@ from haxlb.daemon.messages import (
     SwapProgram,
 )
 from haxlb.daemon.messages import Resume as ResumeSpeaker
-from haxlb.daemon.supervisor import FRAMES_AT_ONCE
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
@@ -437,13 +437,14 @@ def test_a_change_of_servers_does_not_wake_the_speaker(play, kit):
     play(scene, kit.node(servers=(kit.virtual_server(),)))
 
 
-def test_a_new_address_is_crafted_before_the_speaker_hears_of_it(play, kit):
+def test_a_new_address_is_crafted_once_the_speaker_has_it(play, kit):
     async def scene(world):
         changed = kit.instance(vips=(kit.vip(), kit.vip("192.168.10.101")))
         world.loaded = Loaded(config=kit.node(changed))
         assert (await reload(world)).ok
-        orders = world.messages("speaker", ConfigureSpeaker)[-1]
-        assert {str(frame.vip) for frame in orders.garp_frames} == {"192.168.10.100", "192.168.10.101"}
+        await asyncio.sleep(0.1)
+        frames = world.messages("speaker", GarpFrames)[-1].frames
+        assert {str(frame.vip) for frame in frames} == {"192.168.10.100", "192.168.10.101"}
 
     play(scene, kit.node())
 
