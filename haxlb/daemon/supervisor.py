@@ -188,8 +188,7 @@ class Supervisor:
         self._processes.end()
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
-        await self._processes.stop("checker", self._stop_reason)
-        await self._processes.stop("tracker", self._stop_reason)
+        await asyncio.gather(*(self._processes.stop(each, self._stop_reason) for each in ("checker", "tracker")))
         await self._notifier.leave()
         self._processes.spare.dismiss()
         self._world.vip_watch.watch((), ())
