@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from haxlb.model.node import Role
+from tests.netns.site import Director, Site
 from tests.netns.standin import eventually
-from tests.netns.test_supervisor import Director, Site
 
 pytestmark = [pytest.mark.netns]
 
