@@ -21,7 +21,7 @@ from haxlb.linux.address_requests import encode_removal
 from haxlb.linux.resign import Bequest
 from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.model.addresses import StaticAddress, Vip
-from haxlb.model.facts import AlarmCleared, AlarmRaised
+from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
 from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
 from haxlb.model.routes import Route, Rule
 from tests.netns.standin import Ear, SpeakerHandle, eventually, inside
@@ -351,6 +351,46 @@ def test_a_virtual_mac_answers_adverts_and_goes_with_an_orderly_stop(
     assert speaker.process.wait(timeout=10) == 0, speaker.messages[-3:]
     assert "vrrp.51" not in director.run("ip", "link").stdout
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/arp_ignore").stdout == "0\n"
+
+
+def test_a_virtual_mac_of_an_address_moves_with_a_reload_and_nothing_else_does(
+    director: Host, speaker: SpeakerHandle
+) -> None:
+    for name, far in (("tmp0", "tmp1"), ("tmp2", "tmp3")):
+        director.run("ip", "link", "add", name, "type", "veth", "peer", "name", far)
+        for each in (name, far):
+            director.run("ip", "link", "set", each, "up")
+    abroad = vip("10.9.3.100", "vrrp1.51")
+
+    def on(base: str) -> VrrpInstance:
+        mac = VirtualMac(interface="vrrp1.51", mac="00:00:5e:00:01:33", base=base)
+        return replace(VMAC, vips=(*VMAC.vips, abroad), address_macs=(mac,))
+
+    def below() -> str:
+        (link,) = json.loads(director.run("ip", "-j", "link", "show", "vrrp1.51").stdout)
+        return str(link["link"])
+
+    with Ear(director.namespace, "tmp1") as first, Ear(director.namespace, "tmp3") as second:
+        assert configure(speaker, on("tmp0")) == ""
+        speaker.becomes(Role.MASTER)
+        garps = eventually(lambda: first.garps(IPv4Address("10.9.3.100")), "gratuitous ARP on its link")
+        assert {each.source_mac for each in garps} == {"00:00:5e:00:01:33"}
+        eventually(lambda: own(director, "vrrp1.51") == {"10.9.3.100"}, "the address")
+        assert first.adverts() == []
+        changes = len(speaker.facts(RoleChanged))
+        before = json.loads(director.run("ip", "-j", "link", "show", "vrrp.51").stdout)[0]["ifindex"]
+
+        assert configure(speaker, on("tmp2")) == ""
+        assert below() == "tmp2"
+        eventually(lambda: own(director, "vrrp1.51") == {"10.9.3.100"}, "the address on the other link")
+        eventually(lambda: second.garps(IPv4Address("10.9.3.100")), "gratuitous ARP there")
+
+        assert configure(speaker, VMAC) == ""
+    assert "vrrp1.51" not in director.run("ip", "link").stdout
+    assert own(director, "vrrp.51") == {"10.9.0.100"}
+    assert json.loads(director.run("ip", "-j", "link", "show", "vrrp.51").stdout)[0]["ifindex"] == before
+    assert len(speaker.facts(RoleChanged)) == changes
+    assert director.run("cat", "/proc/sys/net/ipv4/conf/tmp0/arp_ignore").stdout == "0\n"
 
 
 def test_an_ipv6_instance_speaks_and_answers_with_its_virtual_mac(
