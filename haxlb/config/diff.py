@@ -164,8 +164,10 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     yield from _list_differences("peer", old.peers, new.peers)
     yield from _list_differences("track", old.tracks, new.tracks)
     yield from _vip_differences("excluded vip", old.excluded_vips, new.excluded_vips)
+    macs = ((f"{mac.interface} on {mac.base}" for mac in each.address_macs) for each in (old, new))
+    yield from _list_differences("virtual MAC", *macs)
     yield from (f"other {name}" for name in _UNNAMED if getattr(old, name) != getattr(new, name))
-    yield from field_differences(old, new, skip=("vips", "peers", "tracks", "excluded_vips", *_UNNAMED))
+    yield from field_differences(old, new, skip=("vips", "peers", "tracks", "excluded_vips", "address_macs", *_UNNAMED))
 
 
 _UNNAMED = ("routes", "rules", "ttl_limits")

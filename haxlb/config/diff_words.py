@@ -20,7 +20,6 @@ _NAMES: dict[str, dict[str, str]] = {
         "track_primary": "loss of the interface is a fault",
         "track_source": "track_src_ip",
         "virtual_mac": "virtual MAC",
-        "address_macs": "virtual MACs of addresses",
     },
     "NotifyScripts": {
         "master": "notify_master",
