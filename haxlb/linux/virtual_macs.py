@@ -153,7 +153,8 @@ class VirtualMacs:
         # The stricter of this and `all` counts; 2 is loose.
         sysctls.set(f"ipv4/conf/{name}/rp_filter", 0 if sysctls.read("ipv4/conf/all/rp_filter") in ("0", None) else 2)
         on_it = [each for each in (*instance.vips, *instance.excluded_vips) if each.interface == name]
-        ipv6 = instance.family == _IPV6 or ":" in mac.ipvlan_address or any(each.family == _IPV6 for each in on_it)
+        speaks = mac not in instance.address_macs and instance.family == _IPV6
+        ipv6 = speaks or ":" in mac.ipvlan_address or any(each.family == _IPV6 for each in on_it)
         sysctls.set(f"ipv6/conf/{name}/disable_ipv6", int(not ipv6))
         if ipv6:
             sysctls.set(f"ipv6/conf/{name}/accept_ra", 0)

@@ -304,6 +304,7 @@ def test_one_virtual_mac_on_several_interfaces(director: Host, kit: Kit, further
         assert (found["address"], found["link"], "UP" in found["flags"]) == (MAC, base, True)
         assert [each["local"] for each in found["addr_info"]] == [str(vip.address) for vip in vips]
         assert setting(director, f"ipv4/conf/{base}/arp_ignore") == "1"
+        assert setting(director, f"ipv6/conf/{name}/disable_ipv6") == "1"
     with inside(director.namespace):
         kit.macs.retire([FOUR])
     assert (shown(director, "vrrp1.51"), shown(director, "vrrp2.51")) == ({}, {})
