@@ -63,6 +63,8 @@ class TrackDirectory:
             self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as problem:
             raise HostError(f"eventfd: {problem.strerror}", remedy="raise the limit of open files") from problem
+        self._open = threading.Lock()
+        """Held while the bell is rung: its number must not have become another file's."""
         self._asked_by = threading.get_native_id()
         self._began = 0.0
         self._inotify: Inotify | None = None
@@ -96,8 +98,8 @@ class TrackDirectory:
         return time.monotonic() - began if began else 0.0
 
     def _order(self, order: Callable[[], None] | None) -> None:
-        self._orders.put(order)
-        with contextlib.suppress(BlockingIOError):
+        with self._open, contextlib.suppress(BlockingIOError):
+            self._orders.put(order)
             os.eventfd_write(self._bell, 1)
 
     # -- the thread's side
@@ -113,13 +115,17 @@ class TrackDirectory:
             # In a lower class it could lose the CPU while it holds the interpreter that a BFD session waits for.
             follow(self._asked_by)
             self._began = time.monotonic()
-            going = self._carry_out()
-            if going and self._inotify is not None:
-                self._look(self._inotify)
+            try:
+                going = self._carry_out()
+                if going and self._inotify is not None:
+                    self._look(self._inotify)
+            except Exception as bug:  # noqa: BLE001 - the thread must outlive it, else these files are never read again
+                self._log("error", "bug", reason=repr(bug))
             self._began = 0.0
         if self._inotify is not None:
             self._inotify.close()
-        os.close(self._bell)
+        with self._open:
+            os.close(self._bell)
 
     def _carry_out(self) -> bool:
         """All that was ordered; whether it goes on."""
