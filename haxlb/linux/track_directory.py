@@ -73,7 +73,11 @@ class TrackDirectory:
         """By watch."""
         self.names: tuple[str, ...] = ()
         """Of the files that are wanted; the thread does not look at it."""
-        threading.Thread(target=self._run, name="tracked files", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="tracked files", daemon=True).start()
+        except RuntimeError as problem:
+            os.close(self._bell)
+            raise HostError(str(problem), remedy="raise the limit of processes") from problem
 
     # -- for whoever made it
 

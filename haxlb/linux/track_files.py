@@ -75,8 +75,10 @@ class TrackFiles:
         if path not in self._directories:
             try:
                 self._directories[path] = TrackDirectory(self._told, self._say)
-            except (HostError, RuntimeError) as problem:  # RuntimeError: no more threads
-                self._log("error", "track_file_not_watched", file=file.path, reason=str(problem))
+            except HostError as problem:
+                self._log(
+                    "error", "track_file_not_watched", file=file.path, reason=problem.message, remedy=problem.remedy
+                )
                 self._loop.call_soon(self._on_value, file.name, 0, "it cannot be watched: counts as 0")
                 return None
         return self._directories[path]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -340,5 +341,23 @@ def test_a_host_without_inotify_is_said_and_the_files_are_read_once(
         bench = Bench(path)
         assert await bench.value() == 5
         assert [event for event, _ in bench.lines] == ["track_files_not_watched"]
+
+    run(test())
+
+
+def test_without_another_thread_a_file_counts_as_0_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def test() -> None:
+        bench = Bench(tmp_path / "f")
+        assert await bench.value() == 0
+        assert [event for event, _ in bench.lines] == ["track_file_not_watched"]
+        assert bench.lines[0][1]["reason"] == "can't start new thread"
+        bench.files.close()
 
     run(test())
