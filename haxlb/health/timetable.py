@@ -81,7 +81,8 @@ class Timetable:
 
         `AT_ONCE` at most: `next_deadline` is in the past then.
         """
-        starting, overdue = [], []
+        starting: list[StartProbe] = []
+        overdue: list[tuple[AbandonProbe, Check]] = []
         while self._heap and self._heap[0][0] <= now and len(starting) < AT_ONCE:
             _, stamp, check = heapq.heappop(self._heap)
             row = self._rows.get(check)
