@@ -41,8 +41,8 @@ def _measure(*, busy: bool, nice: int = 0) -> dict[str, Any]:
     from lab import Lab
 
     from haxlb.model.node import Role
-    from tests.netns.standin import Ear, eventually
     from tests.netns.site import Director, configuration
+    from tests.netns.standin import Ear, eventually
 
     with tempfile.TemporaryDirectory() as directory, Lab(f"hxso{os.getpid()}") as lab:
         client = lab.host("cl", "10.8.0.10/24")
