@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
+from haxlb.cli.options import DEFAULT_SETTINGS
 from haxlb.config import load
-from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.model.errors import ConfigError
 from haxlb.model.node import NodeConfig
 from haxlb.sim.drill import Run, rehearse

@@ -17,11 +17,10 @@ import click
 from haxlb import __version__
 from haxlb.cli.config import no_collection
 from haxlb.cli.keepalived_arguments import WrongUsage, parse, usage, void_flags
-from haxlb.cli.options import DEFAULT_FILE, RUNTIME_DIR
+from haxlb.cli.options import DEFAULT_FILE, DEFAULT_SETTINGS, RUNTIME_DIR
 from haxlb.config import Loaded, load
 from haxlb.config.part import Part
 from haxlb.config.printer import keepalived_conf
-from haxlb.config.settings import DEFAULT_SETTINGS
 from haxlb.config.verdict import INCLUDE_CODES, Verdict, missing_scripts, verdict
 from haxlb.linux.accounts import missing_account
 from haxlb.model.errors import ConfigError, HaxlbError, HostError

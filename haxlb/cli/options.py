@@ -10,6 +10,7 @@ import click
 
 RUNTIME_DIR = Path("/run/haxlb")
 DEFAULT_FILE = Path("/etc/keepalived/keepalived.conf")
+DEFAULT_SETTINGS = Path("/etc/haxlb/haxlb.yml")
 
 _FILE = click.Path(path_type=Path, readable=False)
 """What is wrong with a file is said by whoever reads it, as of every other fault of a configuration."""
@@ -32,8 +33,6 @@ def file_option(purpose: str) -> Callable[[_Command], _Command]:
 
 def settings_option(purpose: str = "haxlb's own settings; need not exist.") -> Callable[[_Command], _Command]:
     """`--settings`: haxlb.yml."""
-    from haxlb.config.settings import DEFAULT_SETTINGS  # commands that read no configuration need not import it
-
     return click.option(
         "--settings",
         type=_FILE,

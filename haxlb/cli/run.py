@@ -36,22 +36,24 @@ def run(path: Path, settings: Path, runtime_dir: Path, log_level: str, log_forma
     Exit codes: 0 after an orderly stop; 4 the configuration cannot be used; 71 the host lacks something, or another
     haxlb runs; 77 a capability is missing.
     """
-    from haxlb.linux.realtime import hurry
+    from haxlb.linux.niceness import hurry
+    from haxlb.linux.offspring import Cradle, open_standard_streams, start
 
     hurry()  # before the imports: on a busy host they take seconds
+    open_standard_streams()
+    with Cradle(start("speaker")) as cradle:
+        from haxlb.daemon.supervisor_ports import RefusedConfig
+        from haxlb.linux.supervisor_main import Options, serve
 
-    from haxlb.daemon.supervisor_ports import RefusedConfig
-    from haxlb.linux.supervisor_main import Options, serve
+        options = Options(
+            config=path, settings=settings, runtime_dir=runtime_dir, log_level=log_level, log_format=log_format
+        )
 
-    options = Options(
-        config=path, settings=settings, runtime_dir=runtime_dir, log_level=log_level, log_format=log_format
-    )
+        def show_report(report: str) -> None:
+            click.echo(report, err=True)
 
-    def show_report(report: str) -> None:
-        click.echo(report, err=True)
-
-    try:
-        serve(options, show_report)
-    except RefusedConfig as refused:
-        show_report(refused.report)
-        raise
+        try:
+            serve(options, show_report, cradle)
+        except RefusedConfig as refused:
+            show_report(refused.report)
+            raise

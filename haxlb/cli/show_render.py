@@ -101,9 +101,9 @@ def _instances(console: Console, status: NodeStatus) -> None:
 
 
 def where(instance: InstanceStatus) -> str:
-    """Its interface, and the one of its virtual MAC: `eth0 (virtual MAC: vrrp.51)`."""
-    own = f" (virtual MAC: {instance.virtual_mac})" if instance.virtual_mac else ""
-    return f"{instance.interface}{own}"
+    """Its interface, and those of its virtual MAC: `eth0 (virtual MAC: vrrp.51, vrrp1.51 on eth1)`."""
+    made = [each for each in (instance.virtual_mac, *instance.address_macs) if each]
+    return f"{instance.interface} (virtual MAC: {', '.join(made)})" if made else instance.interface
 
 
 def _bonds(console: Console, instance: InstanceStatus) -> None:

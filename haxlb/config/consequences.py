@@ -145,6 +145,7 @@ _SETTINGS: dict[str, tuple[Fate, tuple[str, ...]]] = {
         Fate.RETUNED,
         ("the life of VIPs and log_unknown_vrids count at once, the rest when the speaker starts the next time",),
     ),
+    "checker": (Fate.RETUNED, ("the checker takes the class, the priority, the CPUs at once",)),
     "notification": (
         Fate.RETUNED,
         ("scripts, mail and FIFOs follow it from now on; a FIFO that is as before is not touched",),

@@ -144,15 +144,15 @@ def _moved(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     for what, texts in (("puts on", routing[:2]), ("takes off", routing[2:])):
         if any(texts):
             yield f"as MASTER it {what} {', '.join(filter(None, texts))}"
-    if old.virtual_mac != new.virtual_mac:
-        made = new.virtual_mac
-        yield (
-            f"the interface {made.interface} is made"
-            if made is not None and old.virtual_mac is None
-            else "the interface of its virtual MAC is removed"
-            if made is None
-            else f"the interface {made.interface} is made anew"
-        )
+    was = {each.interface: each for each in old.virtual_macs}
+    will = {each.interface: each for each in new.virtual_macs}
+    for name in [each for each in was if each not in will]:
+        yield f"the interface {name} of its virtual MAC is removed"
+    for name, mac in will.items():
+        if name not in was:
+            yield f"the interface {name} is made"
+        elif was[name] != mac:
+            yield f"the interface {name} is made anew"
 
 
 def _by_interface(vips: Iterable[Vip]) -> str:

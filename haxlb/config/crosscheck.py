@@ -100,10 +100,9 @@ def check_interfaces(
     """Every interface exists on this host, or comes later where that is allowed (dynamic_interfaces)."""
     for each in instances:
         places = {each.instance.interface: each.interface}
-        mac = each.instance.virtual_mac
+        bases = {mac.interface: mac.base for mac in each.instance.virtual_macs}
         for vip, where in (*each.vips, *each.excluded):
-            if mac is None or vip.interface != mac.interface:
-                places.setdefault(vip.interface, where)
+            places.setdefault(bases.get(vip.interface, vip.interface), where)
         for interface, where in places.items():
             if interface in existing or not later:
                 check_interface(interface, each.instance.name, where, existing=existing, complaints=complaints)

@@ -13,30 +13,29 @@ from keepalived_compat.diagnostics import Complaints
 def check_virtual_macs(
     servers: Iterable[PlacedServer], instances: Iterable[PlacedInstance], complaints: Complaints
 ) -> None:
-    """No virtual server has an address that lives on a macvlan (`use_vmac`).
+    """No virtual server has an address that lives on a macvlan (`use_vmac`, `use_vmac_addr`).
 
     The forwarder takes frames to the MAC of the interface that it is attached to and no other. An ipvlan has that MAC,
     and an address that names a `dev` of its own does not live on the macvlan.
     """
     behind: dict[IPAddress, PlacedInstance] = {}
     for placed in instances:
-        mac = placed.instance.virtual_mac
-        if mac is None or mac.ipvlan:
-            continue
+        made = {mac.interface for mac in placed.instance.virtual_macs if not mac.ipvlan}
         for vip in (*placed.instance.vips, *placed.instance.excluded_vips):
-            if vip.interface == mac.interface:
+            if vip.interface in made:
                 behind.setdefault(vip.address, placed)
     for each in servers:
         server = each.virtual_server
         owner = behind.get(server.endpoint.address)
         if owner is None:
             continue
-        entry = owner.section.entry("use_vmac")
+        entry = owner.section.entry("use_vmac") or owner.section.entry("use_vmac_addr")
         place = "" if entry is None else f" ({entry.words[0].span})"
+        word = "use_vmac" if entry is None else entry.keyword.name
         complaints.error(
             "vmac-not-forwarded",
             each.head,
-            f"virtual_server {server.endpoint} is not served: {owner.instance.name} has use_vmac, and the forwarder"
+            f"virtual_server {server.endpoint} is not served: {owner.instance.name} has {word}, and the forwarder"
             " does not take frames to a virtual MAC yet",
-            f"remove use_vmac from vrrp_instance {owner.instance.name}{place}",
+            f"remove {word} from vrrp_instance {owner.instance.name}{place}",
         )

@@ -49,6 +49,7 @@ class Defaults:
     notify_up_at_start: bool = False
     """rs_init_notifies."""
     vmac_prefix: str = "vrrp"
+    vmac_addr_prefix: str = "vrrp"
     default_interface: str = "eth0"
 
 
@@ -77,6 +78,7 @@ def read_defaults(root: Section, given: Globals, complaints: Complaints) -> Defa
         smtp_alert_server=bool(given.value("smtp_alert_checker", mails if alert is None else alert)),
         notify_up_at_start=given.value("rs_init_notifies", default=False),
         vmac_prefix=given.value("vmac_prefix", "vrrp"),
+        vmac_addr_prefix=given.value("vmac_addr_prefix", given.value("vmac_prefix", "vrrp")),
         default_interface=given.value("default_interface", "eth0"),
     )
 

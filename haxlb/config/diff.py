@@ -52,7 +52,7 @@ class ReloadPlan:
     tracked: Touched = field(default_factory=Touched)
     """Scripts, files, processes and BFD sessions."""
     settings: tuple[Change, ...] = ()
-    """node, mqtt, forwarding, speaker, notification, static_addresses, static_routes, static_rules."""
+    """node, mqtt, forwarding, speaker, checker, notification, static_addresses, static_routes, static_rules."""
 
     @property
     def empty(self) -> bool:
@@ -164,8 +164,10 @@ def instance_differences(old: VrrpInstance, new: VrrpInstance) -> Iterator[str]:
     yield from _list_differences("peer", old.peers, new.peers)
     yield from _list_differences("track", old.tracks, new.tracks)
     yield from _vip_differences("excluded vip", old.excluded_vips, new.excluded_vips)
+    macs = ((f"{mac.interface} on {mac.base}" for mac in each.address_macs) for each in (old, new))
+    yield from _list_differences("virtual MAC", *macs)
     yield from (f"other {name}" for name in _UNNAMED if getattr(old, name) != getattr(new, name))
-    yield from field_differences(old, new, skip=("vips", "peers", "tracks", "excluded_vips", *_UNNAMED))
+    yield from field_differences(old, new, skip=("vips", "peers", "tracks", "excluded_vips", "address_macs", *_UNNAMED))
 
 
 _UNNAMED = ("routes", "rules", "ttl_limits")
@@ -234,7 +236,7 @@ def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Chan
     """What differs of all but instances, groups, what is tracked, and servers."""
     if before.node != after.node:
         yield Change(name="node", reason=f"{before.node} -> {after.node}")
-    for name in ("mqtt", "forwarding", "speaker", "notification"):
+    for name in ("mqtt", "forwarding", "speaker", "checker", "notification"):
         old, new = getattr(before, name), getattr(after, name)
         if old == new:
             continue

@@ -30,8 +30,10 @@ def looks_like_option(text: str, *, ipvlan: bool) -> bool:
 class MacNames:
     """The names of all interfaces that are made, each for one instance."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, address_prefix: str = "") -> None:
+        """Of instances, and of addresses alone; the first one, where the second is empty."""
         self._prefix = prefix
+        self._address_prefix = address_prefix or prefix
         self._taken: dict[str, Span] = {}
 
     def first(self, name: str, where: Span) -> Span | None:
@@ -41,13 +43,25 @@ class MacNames:
 
     def default(self, family: int, vrid: int, where: Span) -> str:
         """keepalived's: vrrp.VRID, vrrp6.VRID; with a number where several instances have one VRID."""
-        stem = f"{self._prefix}{'6' if family == 6 else ''}"  # noqa: PLR2004 - the family
-        name, count = f"{stem}.{vrid}", 0
+        return self._free(self._prefix, family, vrid, where)
+
+    def of_addresses(self, family: int, vrid: int, where: Span) -> str:
+        """Likewise, for an interface that only addresses are on."""
+        return self._free(self._address_prefix, family, vrid, where)
+
+    def _free(self, prefix: str, family: int, vrid: int, where: Span) -> str:
+        name, count = f"{prefix}{'6' if family == 6 else ''}.{vrid}", 0  # noqa: PLR2004 - the family
         while name in self._taken:
             count += 1
-            name = f"{stem}{count}.{vrid}"
+            # Of either family: keepalived 2.2.7 leaves the 6 out here.
+            name = f"{prefix}{count}.{vrid}"
         self._taken[name] = where
         return name
+
+
+def router_mac(family: int, vrid: int) -> str:
+    """The virtual router's MAC (RFC 9568 section 7.3)."""
+    return f"{_RFC_PREFIX[family]}:{vrid:02x}"
 
 
 def read_virtual_mac(
@@ -126,10 +140,9 @@ class _Reader:
                 "use_ipvlan ADDRESS/PREFIX",
             )
             return None
-        default = f"{_RFC_PREFIX[self._family]}:{self._vrid:02x}"
         return VirtualMac(
             interface=self._interface(),
-            mac="" if self._ipvlan else self._mac or default,
+            mac="" if self._ipvlan else self._mac or router_mac(self._family, self._vrid),
             xmit_base=xmit_base,
             group=self._group,
             ipvlan=self._mode,

@@ -36,20 +36,18 @@ def read_instance_vips(
     wire: Wire,
     complaints: Complaints,
     *,
-    home: str,
     base: str,
     strict: bool,
 ) -> InstanceVips:
-    """Those of a `vrrp_instance`; `home` is where they go unless told otherwise, `base` the interface of adverts."""
+    """Those of a `vrrp_instance`; `base` is where they go unless their line says `dev`."""
     lines = lines_of(section, "virtual_ipaddress")
-    found = _at_home(read_vips(lines, interface="", complaints=complaints), wire.family, home, base)
+    found = _somewhere(read_vips(lines, complaints=complaints), base)
     outside = read_vips(
         lines_of(section, "virtual_ipaddress_excluded"),
-        interface="",
         complaints=complaints,
         block="virtual_ipaddress_excluded",
     )
-    outside = _at_home(outside, wire.family, home, base)
+    outside = _somewhere(outside, base)
     found = unique_vips([each for each in found if _fits(each, name, wire, complaints)], name, complaints)
     most = MOST_VIPS[wire.family, wire.version]
     if len(found) > most:
@@ -105,16 +103,9 @@ def _fits(placed: PlacedVip, name: str, wire: Wire, complaints: Complaints) -> b
     return False
 
 
-def _at_home(vips: Iterable[PlacedVip], family: int, home: str, base: str) -> list[PlacedVip]:
-    """Where they go that do not say, or that name the interface of the adverts.
-
-    As keepalived 2.2.7 does it: those of the instance's family to its virtual MAC, which answers for that family only.
-    """
-    found = []
-    for vip, where in vips:
-        own = home if vip.family == family else base
-        found.append((replace(vip, interface=own) if vip.interface in ("", base) else vip, where))
-    return found
+def _somewhere(vips: Iterable[PlacedVip], base: str) -> list[PlacedVip]:
+    """With the interface that they name, or the instance's."""
+    return [(replace(vip, interface=vip.interface or base), where) for vip, where in vips]
 
 
 def _misspelt(section: Section) -> Word | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from haxlb.config.address_macs import AddressMacs
 from haxlb.config.authentication import Authentication, read_authentication
 from haxlb.config.commands import notify_scripts
 from haxlb.config.defaults import Defaults, at_least_one, extra_interfaces
@@ -48,6 +49,7 @@ class _Parts:
     standing: Standing
     authentication: Authentication
     mac: VirtualMac | None
+    address_macs: tuple[VirtualMac, ...]
     vips: InstanceVips
     strict: bool
     vrf: str
@@ -106,15 +108,32 @@ class InstanceReader:
             strict=strict,
             complaints=complaints,
         )
-        home = mac.interface if mac is not None else interface or ""
-        vips = read_instance_vips(
-            self._entry, section, name, wire, complaints, home=home, base=interface or "", strict=strict
+        vips = read_instance_vips(self._entry, section, name, wire, complaints, base=interface or "", strict=strict)
+        homes = AddressMacs(
+            instance=name,
+            base=interface or "",
+            vrid=vrid or 0,
+            family=wire.family,
+            own=mac,
+            everywhere=section.has("use_vmac_addr"),
+            names=self._macs,
+            complaints=complaints,
+        )
+        vips = InstanceVips(
+            advertised=tuple(map(homes.place, vips.advertised)), excluded=tuple(map(homes.place, vips.excluded))
         )
         instance = self._instance(
             interface or "",
             vrid or 0,
             _Parts(
-                wire=wire, standing=standing, authentication=authentication, mac=mac, vips=vips, strict=strict, vrf=vrf
+                wire=wire,
+                standing=standing,
+                authentication=authentication,
+                mac=mac,
+                address_macs=homes.made,
+                vips=vips,
+                strict=strict,
+                vrf=vrf,
             ),
         )
         if not authentication.usable or interface is None or vrid is None:
@@ -176,6 +195,7 @@ class InstanceReader:
             track_source=wire.track_source,
             promote_secondaries=self._promote(parts.mac),
             virtual_mac=parts.mac,
+            address_macs=parts.address_macs,
             vrf=parts.vrf,
         )
 

@@ -20,6 +20,7 @@ from haxlb.config.crosscheck import (
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.crosscheck_forwarding import check_virtual_macs
 from haxlb.config.crosscheck_groups import check_sync_groups
+from haxlb.config.crosscheck_macs import separate_macs
 from haxlb.config.defaults import read_defaults
 from haxlb.config.globals import Globals
 from haxlb.config.instance_mac import MacNames
@@ -29,7 +30,7 @@ from haxlb.config.notification import check_alerts, read_notification
 from haxlb.config.server_groups import read_server_groups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
-from haxlb.config.speaker_process import read_speaker
+from haxlb.config.speaker_process import read_checker, read_speaker
 from haxlb.config.static_entries import read_static_blocks
 from haxlb.config.sync_groups import read_sync_groups
 from haxlb.config.track_groups import read_track_groups, tie_instances
@@ -157,13 +158,13 @@ def _node_config(
     given = Globals(root)
     defaults = read_defaults(root, given, complaints)
     tracking = read_tracking(root, complaints)
-    macs = MacNames(defaults.vmac_prefix)
+    macs = MacNames(defaults.vmac_prefix, defaults.vmac_addr_prefix)
     found = [
         InstanceReader(each, defaults, complaints, tracks=tracking.of(each.words[0].span), macs=macs).read()
         for each in root.all("vrrp_instance")
     ]
     instances = usable_instances([each for each in found if each is not None], complaints)
-    instances = usable_vips(instances, complaints)
+    instances = separate_macs(usable_vips(instances, complaints), complaints)
     groups = read_sync_groups(root, tracking, defaults, complaints)
     check_election(instances, complaints)
     check_sync_groups(groups, instances, complaints)
@@ -188,12 +189,13 @@ def _node_config(
         mails=notification.mail is not None,
         complaints=complaints,
     )
+    speaker = read_speaker(given, complaints)
     config = NodeConfig(
         node=str(given.value("router_id", node)),
         instances=tuple(each.instance for each in instances),
         virtual_servers=tuple(each.virtual_server for each in servers),
         speaker=replace(
-            read_speaker(given, complaints),
+            speaker,
             link_delays=read_link_delays(
                 root,
                 (each.instance for each in instances),
@@ -201,12 +203,14 @@ def _node_config(
                 tracked=(each.name for group in groups for each in group.tracks if each.kind is TrackKind.INTERFACE),
             ),
         ),
+        checker=read_checker(given, speaker, complaints),
         notification=notification,
         track_scripts=tracking.scripts,
         track_files=tracking.files,
         track_processes=tracking.processes,
         bfd_sessions=tracking.sessions,
         sync_groups=groups,
+        vmac_addr_prefix=defaults.vmac_addr_prefix if any(each.instance.address_macs for each in instances) else "vrrp",
         track_groups=track_groups,
         static_routes=static.routes,
         static_rules=static.rules,

@@ -148,6 +148,8 @@ def _addresses(instance: VrrpInstance, config: NodeConfig) -> Iterator[str]:
         mac = instance.virtual_mac
         sender = instance.interface if mac.xmit_base else mac.interface
         yield f"its addresses live on {mac.interface}, made on {instance.interface}; adverts leave from {sender}"
+    for mac in instance.address_macs:
+        yield f"those on {mac.base} live on {mac.interface}, made there with the MAC {mac.mac}"
     if not instance.accept:
         yield "packets to its addresses are dropped, but for what ARP or neighbour discovery needs: they only forward"
     lifetime = config.speaker.vip_lifetime_s

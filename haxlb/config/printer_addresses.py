@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from haxlb.config.printer_words import word
 from haxlb.model.addresses import IPAddress, StaticAddress, TtlLimits, Vip
@@ -17,11 +18,13 @@ def static_address_line(address: StaticAddress) -> str:
     return " ".join(_static_address(address))
 
 
-def vip_line(vip: Vip) -> str:
-    """One line of `virtual_ipaddress`."""
+def vip_line(vip: Vip, bases: Mapping[str, str] = MappingProxyType({})) -> str:
+    """One line of `virtual_ipaddress`; `bases` by the interfaces that are made for addresses alone."""
     # With a peer, a written prefix would be ignored.
     bare = vip.peer is not None and vip.prefix_length == vip.address.max_prefixlen
-    words = [str(vip.address) if bare else str(vip), "dev", word(vip.interface)]
+    words = [str(vip.address) if bare else str(vip), "dev", word(bases.get(vip.interface, vip.interface))]
+    if vip.interface in bases:
+        words.append("use_vmac")
     if vip.scope:
         words += ["scope", _SCOPES.get(vip.scope, str(vip.scope))]
     if vip.broadcast is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from haxlb.config.printer_words import SECOND_US, account, block, in_seconds, scripts, switches, word
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import NodeConfig, SpeakerSettings
+from haxlb.model.node import CheckerSettings, NodeConfig, SpeakerSettings
 from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo
 
 
@@ -22,7 +22,11 @@ def global_lines(config: NodeConfig) -> Iterator[str]:
             raise ConfigError(f"keepalived.conf has one {name} for all instances; these have several")
         if pause := max(pauses, default=0):
             yield f"{name} {in_seconds(pause)}"
+    if config.vmac_addr_prefix != "vrrp":
+        yield f"vmac_addr_prefix {word(config.vmac_addr_prefix)}"
     yield from _speaker(config.speaker)
+    yield from _process("checker", config.checker, CheckerSettings())
+    yield from switches(("checker_no_swap", config.checker.lock_memory))
     yield from _notification(config.notification)
     servers = (each for one in config.virtual_servers for each in one.real_servers)
     yield from switches(("rs_init_notifies", any(each.notify_up_at_start for each in servers)))
@@ -47,16 +51,21 @@ def link_delay_block(config: NodeConfig) -> Iterator[str]:
         yield from ("", *block("interface_up_down_delays", lines))
 
 
+def _process(
+    name: str, process: SpeakerSettings | CheckerSettings, default: SpeakerSettings | CheckerSettings
+) -> Iterator[str]:
+    if process.realtime_priority != default.realtime_priority:
+        yield f"{name}_rt_priority {process.realtime_priority}"
+    if process.nice != default.nice:
+        yield f"{name}_priority {process.nice}"
+    if process.cpus:
+        yield f"{name}_cpu_affinity {' '.join(map(str, process.cpus))}"
+    if process.runaway_us != default.runaway_us:
+        yield f"{name}_rlimit_rttime {process.runaway_us}"
+
+
 def _speaker(speaker: SpeakerSettings) -> Iterator[str]:
-    default = SpeakerSettings()
-    if speaker.realtime_priority != default.realtime_priority:
-        yield f"vrrp_rt_priority {speaker.realtime_priority}"
-    if speaker.nice != default.nice:
-        yield f"vrrp_priority {speaker.nice}"
-    if speaker.cpus:
-        yield f"vrrp_cpu_affinity {' '.join(map(str, speaker.cpus))}"
-    if speaker.runaway_us != default.runaway_us:
-        yield f"vrrp_rlimit_rttime {speaker.runaway_us}"
+    yield from _process("vrrp", speaker, SpeakerSettings())
     if speaker.startup_delay_us:
         yield f"vrrp_startup_delay {in_seconds(speaker.startup_delay_us)}"
     if speaker.delay_after_boot_us:

@@ -41,8 +41,9 @@ def instance_lines(instance: VrrpInstance, *, secrets: bool, priority_changes: b
         yield from _virtual_mac(instance.virtual_mac)
     yield from _wire(instance)
     yield from _garp(instance.garp)
-    yield from _vips("virtual_ipaddress", instance.vips)
-    yield from _vips("virtual_ipaddress_excluded", instance.excluded_vips)
+    bases = {each.interface: each.base for each in instance.address_macs}
+    yield from _vips("virtual_ipaddress", instance.vips, bases)
+    yield from _vips("virtual_ipaddress_excluded", instance.excluded_vips, bases)
     yield from switches(
         ("promote_secondaries", instance.promote_secondaries),
         ("no_accept", not instance.accept),
@@ -105,9 +106,9 @@ def _virtual_mac(mac: VirtualMac) -> Iterator[str]:
 _RFC_PREFIXES = ("00:00:5e:00:01:", "00:00:5e:00:02:")
 
 
-def _vips(name: str, vips: tuple[Vip, ...]) -> Iterator[str]:
+def _vips(name: str, vips: tuple[Vip, ...], bases: dict[str, str]) -> Iterator[str]:
     if vips:
-        yield from block(name, map(vip_line, vips))
+        yield from block(name, (vip_line(each, bases) for each in vips))
 
 
 def _garp(garp: GarpConfig) -> Iterator[str]:

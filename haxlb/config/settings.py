@@ -10,8 +10,6 @@ from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import DiskReader, Reader, Sources
 
-DEFAULT_SETTINGS = Path("/etc/haxlb/haxlb.yml")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

@@ -1,16 +1,16 @@
-"""What `global_defs` says of the process that speaks VRRP."""
+"""What `global_defs` says of the processes that speak VRRP and that check servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from haxlb.config.globals import Globals
-from haxlb.model.node import SpeakerSettings
+from haxlb.model.node import CheckerSettings, SpeakerSettings
 from keepalived_compat.diagnostics import Complaints
 
 _SHORTEST_RUNAWAY_US = 200_000
 """A reload of hundreds of instances computes for that long; keepalived's 10 ms would end the process for it."""
-_HIGHEST_RT_PRIORITY = 99
+_HIGHEST = (99, "the highest there is")
 _MOST_CPUS = 1024
 """CPU_SETSIZE of glibc."""
 
@@ -19,10 +19,10 @@ def read_speaker(given: Globals, complaints: Complaints) -> SpeakerSettings:
     """How it runs; what haxlb.yml says comes later."""
     default = SpeakerSettings()
     return SpeakerSettings(
-        realtime_priority=_priority(given, default.realtime_priority, complaints),
+        realtime_priority=_priority(given, "vrrp", complaints, default=default.realtime_priority, limit=_HIGHEST),
         nice=given.value("vrrp_priority", default.nice),
-        cpus=tuple(_cpus(given, complaints)),
-        runaway_us=_runaway(given, default.runaway_us, complaints),
+        cpus=tuple(_cpus(given, "vrrp", complaints)),
+        runaway_us=_runaway(given, "vrrp", default.runaway_us, complaints),
         startup_delay_us=given.value("vrrp_startup_delay", 0),
         delay_after_boot_us=given.value("vrrp_delay_after_boot", 0),
         log_unknown_vrids=given.has("log_unknown_vrids"),
@@ -30,30 +30,46 @@ def read_speaker(given: Globals, complaints: Complaints) -> SpeakerSettings:
     )
 
 
-def _priority(given: Globals, default: int, complaints: Complaints) -> int:
-    entry = given.entry("vrrp_rt_priority")
+def read_checker(given: Globals, speaker: SpeakerSettings, complaints: Complaints) -> CheckerSettings:
+    """How it runs. It computes for milliseconds at a time: whatever it is given, adverts go first."""
+    default = CheckerSettings()
+    limit = _HIGHEST
+    if speaker.realtime_priority:
+        limit = speaker.realtime_priority - 1, "which is below vrrp_rt_priority: adverts go first"
+    return CheckerSettings(
+        realtime_priority=_priority(given, "checker", complaints, default=default.realtime_priority, limit=limit),
+        nice=given.value("checker_priority", default.nice),
+        lock_memory=given.has("checker_no_swap"),
+        cpus=tuple(_cpus(given, "checker", complaints)),
+        runaway_us=_runaway(given, "checker", default.runaway_us, complaints),
+    )
+
+
+def _priority(given: Globals, process: str, complaints: Complaints, *, default: int, limit: tuple[int, str]) -> int:
+    entry = given.entry(f"{process}_rt_priority")
     if entry is None:
         return default
-    if entry.value > _HIGHEST_RT_PRIORITY:
+    highest, why = limit
+    if entry.value > highest:
         complaints.warning(
             "inexact-value",
             entry.argument_span,
-            f"vrrp_rt_priority {entry.value} is taken as {_HIGHEST_RT_PRIORITY}, the highest there is",
+            f"{process}_rt_priority {entry.value} is taken as {highest}, {why}",
         )
-    return min(int(entry.value), _HIGHEST_RT_PRIORITY)
+    return min(int(entry.value), highest)
 
 
-def _cpus(given: Globals, complaints: Complaints) -> Iterator[int]:
-    entry = given.entry("vrrp_cpu_affinity")
+def _cpus(given: Globals, process: str, complaints: Complaints) -> Iterator[int]:
+    entry = given.entry(f"{process}_cpu_affinity")
     for word in entry.words[1:] if entry is not None else ():
         if word.text.isascii() and word.text.isdigit() and int(word.text[:5]) < _MOST_CPUS:
             yield int(word.text[:5])
         else:
-            complaints.error("bad-value", word, f"vrrp_cpu_affinity: `{word.text}` is no CPU", "numbers, from 0")
+            complaints.error("bad-value", word, f"{process}_cpu_affinity: `{word.text}` is no CPU", "numbers, from 0")
 
 
-def _runaway(given: Globals, default: int, complaints: Complaints) -> int:
-    entry = given.entry("vrrp_rlimit_rttime")
+def _runaway(given: Globals, process: str, default: int, complaints: Complaints) -> int:
+    entry = given.entry(f"{process}_rlimit_rttime")
     if entry is None:
         return default
     if entry.value < _SHORTEST_RUNAWAY_US:

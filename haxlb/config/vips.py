@@ -23,22 +23,16 @@ def lines_of(section: Section, name: str) -> list[list[Word]]:
 
 
 def read_vips(
-    lines: Iterable[list[Word]], *, interface: str, complaints: Complaints, block: str = "virtual_ipaddress"
+    lines: Iterable[list[Word]], *, complaints: Complaints, block: str = "virtual_ipaddress"
 ) -> list[PlacedVip]:
-    """The addresses of a block; `interface` is where they go unless their line says `dev`."""
+    """The addresses of a block; the interface of those whose line names no `dev` is empty."""
     found = read_addresses(lines, complaints, block=block)
     for each in found:
-        if each.use_vmac:
-            complaints.warning(
-                "not-supported-yet",
-                each.word,
-                f"`use_vmac` of an address is not supported yet: {each.address} has the MAC of its interface",
-            )
         if each.track_group:
             complaints.warning(
                 "useless-option", each.word, f"{block}: track_group is for static addresses; it is ignored"
             )
-    return [(_vip(each, interface), each.word.span) for each in found]
+    return [(_vip(each), each.word.span) for each in found]
 
 
 def unique_vips(vips: Iterable[PlacedVip], instance: str, complaints: Complaints) -> list[PlacedVip]:
@@ -61,11 +55,11 @@ def owner_key(vip: Vip) -> object:
     return (vip.address, vip.interface) if vip.address.is_link_local else vip.address
 
 
-def _vip(line: AddressLine, interface: str) -> Vip:
+def _vip(line: AddressLine) -> Vip:
     return Vip(
         address=line.address,
         prefix_length=line.prefix_length,
-        interface=line.device or interface,
+        interface=line.device,
         label=line.label or None,
         scope=line.scope or 0,
         broadcast=line.broadcast if isinstance(line.broadcast, IPv4Address) else None,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.control import Answer, Failover, Reload, Resume, Step, Swap
@@ -18,9 +20,15 @@ from haxlb.daemon.survey import Survey
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.status import InstanceStatus
 
+Changing = Reload | Failover | Resume | Swap
+
 
 class Commands:
-    """Carries them out; whoever calls sees to it that there is one at a time."""
+    """Carries them out, within `turn`.
+
+    Reload and swap take their time: they read files, compile, and are done one after the other. A hand-over is for the
+    moment. It waits for no more than the end of another one, or of the sending of orders (`ORDER_PATIENCE_S`).
+    """
 
     def __init__(
         self,
@@ -33,8 +41,12 @@ class Commands:
         notifier: Notifier,
         reloader: ReloadProcedure,
         on_peers: Callable[[], None],
+        on_addresses: Callable[[], None],
     ) -> None:
-        """`on_peers` is called when the interfaces or the configured peers may have changed."""
+        """`on_peers` is called when the interfaces or the configured peers may have changed.
+
+        `on_addresses`: when virtual addresses or their interfaces have.
+        """
         self._world = world
         self._standing = standing
         self._processes = processes
@@ -43,16 +55,39 @@ class Commands:
         self._notifier = notifier
         self._reloader = reloader
         self._on_peers = on_peers
+        self._on_addresses = on_addresses
+        self.alone = asyncio.Lock()
+        """Held by whoever changes the configuration or the program."""
+        self.started = False
+        """Every process has been started."""
         self.loaded_at = world.wall.wall()
         """When the configuration in force was loaded, seconds since the epoch."""
         self.config_problem = ""
         """What is wrong with the file as it was read last; empty = nothing."""
 
-    async def carry_out(self, request: Reload | Failover | Resume | Swap, step: Callable[[Step], None]) -> Answer:
+    @contextlib.asynccontextmanager
+    async def turn(self, request: Changing, step: Callable[[Step], None]) -> AsyncIterator[None]:
+        """Wait until this may be done; `step` hears of it where that is not now."""
+        lock = self.alone if isinstance(request, Reload | Swap) else self._reloader.roles
+        if lock.locked():
+            step(Step(subject="", step="wait", ok=True, reason=self._occupation(request)))
+        async with lock:
+            yield
+
+    def _occupation(self, request: Changing) -> str:
+        if not self.started:
+            return "haxlb is starting"
+        if isinstance(request, Reload | Swap):
+            return "a reload or a swap is under way"
+        return "a hand-over is under way, or a configuration is being put in force"
+
+    async def carry_out(self, request: Changing, step: Callable[[Step], None]) -> Answer:
         """Do it; `step` hears of the steps of a longer one. Raises HaxlbError."""
         match request:
             case Reload():
                 return await self._reload(request)
+            case Failover() | Resume() if not self.started:
+                return Answer(ok=False, exit_code=1, message="haxlb is still starting", remedy="see haxlb show")
             case Failover():
                 return await self._failover(request, step)
             case Resume():
@@ -76,6 +111,8 @@ class Commands:
         self._notifier.refresh(reloaded=True)
         self.config_problem = "; ".join(problems)
         self.loaded_at = self._world.wall.wall()
+        if change.frames:
+            self._on_addresses()
         if change.speaker:
             self._on_peers()
             self._processes.spare.provide()

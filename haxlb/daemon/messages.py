@@ -52,8 +52,17 @@ class ConfigureSpeaker:
     """Where scripts run; empty = in our own working directory."""
     results: tuple[TrackResult, ...] = ()
     """What tracked things were found to be already, for instances that are new."""
+    firewall_table: str = "haxlb"
+    """The nftables table of this haxlb: two of them in one network namespace have one each."""
     successions: tuple[Succession, ...] = ()
     """To a spare that takes the place of a dead speaker: what it is MASTER of from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarpFrames:
+    """Supervisor to speaker: these have been crafted; others of its frames stay as they are. There is no answer."""
+
+    frames: tuple[GarpFrame, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +221,7 @@ class TrackerStatus:
 
 Message = (
     ConfigureSpeaker
+    | GarpFrames
     | StandBy
     | ConfigureTracker
     | Tracked

@@ -54,6 +54,7 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
     plan = plan_reload(old, new)
     scripts = old.notification.scripts != new.notification.scripts  # speaker and checker run some, too
     speaker = not plan.instances.none or not plan.sync_groups.none or _host_side(old) != _host_side(new)
+    forwarding = old.forwarding != new.forwarding or old.checker != new.checker
     moved = old.forwarding_interfaces != new.forwarding_interfaces
     later = []
     if old.node != new.node:
@@ -65,7 +66,7 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
         later.append("forwarding.mode counts where the program is attached anew: stop haxlb, `haxlb detach`, start it")
     return Change(
         speaker=speaker or scripts,
-        checker=not plan.virtual_servers.none or old.forwarding != new.forwarding or moved or scripts,
+        checker=not plan.virtual_servers.none or forwarding or moved or scripts,
         broker=old.mqtt != new.mqtt,
         tracker=tracker_orders(old) != tracker_orders(new),
         frames=_announced(old) != _announced(new),
@@ -117,6 +118,8 @@ class ReloadProcedure:
         self._processes = processes
         self._chronicle = chronicle
         self._build = build
+        self.roles = asyncio.Lock()
+        """Held while orders are given that decide which roles there are, and who has them."""
 
     async def run(self, config: NodeConfig) -> tuple[Change, list[str]]:
         """Put this configuration in force; what changed, and what did not work. Raises HostError: nothing changed."""
@@ -132,13 +135,11 @@ class ReloadProcedure:
                 program = await self._build(config)
             elif too_much := self._world.builder.excess(config):
                 raise HostError(too_much, remedy=_REMAKE)
-        frames = await self._world.builder.craft(config.instances) if change.frames else standing.frames
-        self._world.routers.claim(config.instances)
-        renamed = standing.adopt(config)
-        standing.program, standing.frames = program, frames
-        problems = await self._put_in_force(change)
-        if not problems:  # else a speaker that has not answered may still run those that are to go
-            self._world.routers.keep(config.instances)
+        async with self.roles:
+            self._world.routers.claim(config.instances)
+            renamed = standing.adopt(config)
+            standing.program = program
+            problems = await self._put_in_force(change)
         for instance in renamed:
             self._chronicle.adopt(
                 RoleChanged(

@@ -161,6 +161,8 @@ class Speaker:
         # Last: what they leave may be what another instance has just got.
         for member, effects in gone:
             self._executor.run(member, effects, now)
+        for member in self._members.values():
+            member.prepare()
         self._arm()
 
     def hand_over(self, names: Iterable[str], reason: str) -> tuple[str, ...]:
@@ -308,6 +310,7 @@ class Speaker:
         for member in self._members.values():
             if member.instance.interface == link.interface:
                 self._tell(member, member.link_input(link), now)
+                member.prepare()
 
     def _take_results(self, results: tuple[TrackResult, ...], now: int) -> None:
         self._results.take(results)

@@ -26,6 +26,7 @@ class Standing:
     bpf_directory: str
     config_directory: str = ""
     """Where the configuration file is, and scripts run."""
+    firewall_table: str = "haxlb"
     program: str = ""
     """Path of the pinned program; empty = what is attached stays."""
     frames: tuple[GarpFrame, ...] = ()
@@ -132,6 +133,7 @@ class Standing:
             script_settings=self.config.notification.scripts,
             config_directory=self.config_directory,
             results=tuple(self.results.values()),
+            firewall_table=self.firewall_table,
             successions=successions,
         )
 

@@ -4,7 +4,8 @@ Theory of operation. The data plane comes first: the speaker, which attracts tra
 says that the forwarder is in force, or after five seconds; it has been started, and has imported, before. What a dead
 speaker can no longer do is done here at once: priority 0 for the instances that it was MASTER of, and the addresses
 off; only then it is started again. A dead checker is merely started again, since what it pinned goes on forwarding; so
-is a dead tracker, whose last results stay in force meanwhile. Commands that change something run one by one.
+is a dead tracker, whose last results stay in force meanwhile. What changes the configuration or the
+program is done one by one; a hand-over waits for none of it but the moment in which a configuration is put in force.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from haxlb.daemon.bereavement import Bereavement
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.commands import Commands
 from haxlb.daemon.control import Answer, Request, Show, Step, refusal
+from haxlb.daemon.crafting import Crafting
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
@@ -35,11 +37,12 @@ from haxlb.daemon.messages import (
 from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.processes import Processes
 from haxlb.daemon.reload import ReloadProcedure
+from haxlb.daemon.silence import Silence
+from haxlb.daemon.snapshots import Snapshots
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Loaded, World
 from haxlb.daemon.survey import Survey
 from haxlb.daemon.tracking import anything
-from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
 from haxlb.model.node import NodeConfig
@@ -47,12 +50,6 @@ from haxlb.model.status import NodeStatus
 
 FORWARDING_PATIENCE_S = 5.0
 """How long the speaker waits for the data plane at start: a director without a forwarder is better than none."""
-SNAPSHOT_PERIOD_S = 30.0
-"""The retained status on MQTT is renewed this often, so that its reader can tell a stale one."""
-SILENCE_PERIOD_S = 1.0
-"""Between two looks whether the host of a director that has fallen silent is there."""
-SNAPSHOT_PAUSE_S = 0.1
-"""Changes that come together are published together."""
 
 
 class Supervisor:
@@ -66,8 +63,10 @@ class Supervisor:
             config=loaded.config,
             bpf_directory=world.bpf_directory,
             config_directory=world.config.path.rpartition("/")[0] or "/",
+            firewall_table=world.firewall_table,
         )
-        self._chronicle = Chronicle(world, loaded.config.node, on_change=self._changed)
+        self._snapshots = Snapshots(world.broker, self.status, spawn=self._spawn)
+        self._chronicle = Chronicle(world, loaded.config.node, on_change=self._snapshots.changed)
         self._processes = Processes(
             world,
             self._chronicle,
@@ -79,6 +78,8 @@ class Supervisor:
         self._notifier = Notifier(world, self._standing, self._chronicle.take)
         self._bereavement = Bereavement(world, self._standing, self._chronicle, self._notifier, self._take)
         self._inference = Inference()
+        self._crafting = Crafting(world, self._standing, self._processes, self._chronicle, spawn=self._spawn)
+        self._silence = Silence(world.probe, self._standing, spawn=self._spawn, on_peers=self._tell_peers)
         self._commands = Commands(
             world,
             standing=self._standing,
@@ -88,14 +89,11 @@ class Supervisor:
             notifier=self._notifier,
             reloader=ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build),
             on_peers=self._tell_peers,
+            on_addresses=self._crafting.for_configuration,
         )
-        self._changing = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._stop_reason = ""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looked_after: set[tuple[str, IPAddress]] = set()
-        """Directors that have fallen silent, by interface."""
-        self._snapshot_timer: asyncio.TimerHandle | None = None
 
     # -- life
 
@@ -121,9 +119,11 @@ class Supervisor:
             self._processes.end()
 
     async def _start(self) -> None:
-        async with self._changing:
+        async with self._commands.alone:
             await self._start_all()
-        self._spawn(self._publish_regularly())
+            self._commands.started = True
+        self._crafting.for_configuration()
+        self._spawn(self._snapshots.renew())
         self._on_started()
 
     async def _start_all(self) -> None:
@@ -135,9 +135,7 @@ class Supervisor:
             self._processes.start("tracker")
         if config.instances and not config.virtual_servers:
             self._processes.prepare("speaker")
-        standing.frames, standing.program = await asyncio.gather(
-            self._world.builder.craft(config.instances), self._build(config)
-        )
+        standing.program = await self._build(config)
         self._world.bequest.prepare(config.instances)
         if not config.virtual_servers:
             self._abandon_data_plane()
@@ -190,14 +188,12 @@ class Supervisor:
         self._processes.end()
         # The speaker first: the peer must have the addresses before anything else ends here.
         await self._processes.stop("speaker", self._stop_reason)
-        await self._processes.stop("checker", self._stop_reason)
-        await self._processes.stop("tracker", self._stop_reason)
+        await asyncio.gather(*(self._processes.stop(each, self._stop_reason) for each in ("checker", "tracker")))
         await self._notifier.leave()
         self._processes.spare.dismiss()
         self._world.vip_watch.watch((), ())
         self._chronicle.close()
-        if self._snapshot_timer is not None:
-            self._snapshot_timer.cancel()
+        self._snapshots.close()
         await self._world.broker.close()
 
     # -- what the world says
@@ -211,6 +207,9 @@ class Supervisor:
                 self._world.log.log(message.level, message.event, **{**message.fields, "process": name})
             case Ready():
                 self._processes.take_ready(name, message)
+                # Not before: a speaker that has not answered may still run those that are to go.
+                if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
+                    self._world.routers.keep(orders.instances)
             case Notify():
                 self._notifier.take(message.due)
             case SpeakerStatus() | CheckerStatus() | TrackerStatus():
@@ -221,7 +220,7 @@ class Supervisor:
                     self._take(fact, name)
                 self._processes.send("speaker", message)
             case LinkAltered():
-                self._spawn(self._craft_anew(message))
+                self._crafting.for_link(message)
             case _:
                 self._world.log.log("warning", "unexpected_message", process=name, kind=type(message).__name__)
 
@@ -238,7 +237,8 @@ class Supervisor:
                 checksums = self._standing.old_checksums
                 if self._standing.take_statuses(status.instances):
                     self._tell_peers()
-                self._look_after_silenced()
+                if not self._stopping.is_set():
+                    self._silence.look()
                 if self._standing.old_checksums != checksums:
                     self._world.bequest.prepare(self._standing.bequeathed)
                 self._watch_vips()
@@ -293,41 +293,8 @@ class Supervisor:
             self._processes.send("checker", peers)
         self._watch_vips()
 
-    def _look_after_silenced(self) -> None:
-        if not self._stopping.is_set():
-            new = self._standing.silenced - self._looked_after
-            self._looked_after |= new
-            for each in new:
-                self._spawn(self._look_after(each))
-
-    async def _look_after(self, silenced: tuple[str, IPAddress]) -> None:
-        """As long as a director is silent: its forwarder knows its flows, and works while its host does."""
-        try:
-            while silenced in self._standing.silenced:
-                answers = await self._world.probe.is_up(*silenced)
-                if self._standing.take_answer(silenced, answers=answers):
-                    self._tell_peers()
-                await asyncio.sleep(SILENCE_PERIOD_S)
-        finally:
-            self._looked_after.discard(silenced)
-
     def _watch_vips(self) -> None:
         self._world.vip_watch.watch(self._standing.held_vips, self._standing.peers())
-
-    async def _craft_anew(self, altered: LinkAltered) -> None:
-        async with self._changing:
-            try:
-                self._standing.frames = await self._world.builder.craft(self._standing.config.instances)
-            except HostError as problem:
-                self._chronicle.note(
-                    "error",
-                    "craft_failed",
-                    f"{altered.interface} has the MAC {altered.mac} now, but: {problem}",
-                    interface=altered.interface,
-                    reason=str(problem),
-                )
-                return
-            self._processes.send("speaker", self._standing.speaker_orders())
 
     # -- commands
 
@@ -335,7 +302,7 @@ class Supervisor:
         """Carry out a client's request; `step` hears of the steps of a longer one."""
         if isinstance(request, Show):
             return Answer(ok=True, status=await self.status())
-        async with self._changing:
+        async with self._commands.turn(request, step):
             if self._stopping.is_set():
                 return Answer(ok=False, exit_code=1, message="haxlb is stopping")
             try:
@@ -368,24 +335,6 @@ class Supervisor:
             processes=self._processes.status(problems),
             history=self._chronicle.lines(),
         )
-
-    # -- MQTT's snapshot
-
-    def _changed(self) -> None:
-        if self._snapshot_timer is None and self._world.broker.state != "off" and not self._stopping.is_set():
-            self._snapshot_timer = asyncio.get_running_loop().call_later(SNAPSHOT_PAUSE_S, self._snapshot)
-
-    def _snapshot(self) -> None:
-        self._snapshot_timer = None
-        self._spawn(self._publish())
-
-    async def _publish(self) -> None:
-        self._world.broker.publish_status(await self.status())
-
-    async def _publish_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(SNAPSHOT_PERIOD_S)
-            self._changed()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

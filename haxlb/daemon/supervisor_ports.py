@@ -295,3 +295,5 @@ class World:
     outlets: Outlets
     bpf_directory: str = field(default="")
     """Where the data plane is pinned."""
+    firewall_table: str = "haxlb"
+    """As in `ConfigureSpeaker`."""

@@ -82,6 +82,11 @@ class Announcer:
         self._frames = {(each.interface, each.vip): (each.mac, bytes.fromhex(each.frame_hex)) for each in frames}
         self._reported.clear()
 
+    def add(self, frames: Iterable[GarpFrame]) -> None:
+        """Put these beside the others, or in the place of those that are for another MAC."""
+        self._frames.update(((each.interface, each.vip), (each.mac, bytes.fromhex(each.frame_hex))) for each in frames)
+        self._reported.clear()
+
     def inspect(self, interface: str) -> None:
         """Report at once when the frames of this interface are for another MAC than its present one."""
         mac = self._mac_of(interface)

@@ -13,11 +13,8 @@ from pathlib import Path
 
 from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
-from haxlb.linux.forwarder_build import compile_forwarder
-from haxlb.linux.maps import Maps
-from haxlb.linux.realtime import hurry
+from haxlb.linux.niceness import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
-from haxlb.linux.teardown import remove_data_plane
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.wire import from_json
@@ -40,8 +37,9 @@ class Builder:
         macs = {interface: mac for interface in {vip.interface for vip in vips} if (mac := _mac(interface))}
         # The speaker has not made them yet when frames are crafted for the first time.
         for one in listed:
-            if one.virtual_mac is not None and (mac := one.virtual_mac.mac or _mac(one.interface)):
-                macs[one.virtual_mac.interface] = mac
+            for each in one.virtual_macs:
+                if mac := each.mac or _mac(each.base):
+                    macs[each.interface] = mac
         orders = [
             {"interface": vip.interface, "mac": macs[vip.interface], "vip": str(vip.address)}
             for vip in vips
@@ -53,6 +51,8 @@ class Builder:
 
     async def compile(self, config: NodeConfig) -> str:
         """Compile, verify and pin the forwarder; the path of the pinned program. Raises HostError."""
+        from haxlb.linux.forwarder_build import compile_forwarder
+
         needed = _needed(config)
         usual = Sizes()
         return await compile_forwarder(
@@ -70,10 +70,16 @@ class Builder:
 
     def abandon(self) -> tuple[str, ...]:
         """Take off what is left of the data plane of an earlier run; what was removed, in words. Raises HostError."""
+        if not self.directory.parent.exists():
+            return ()  # without the import, for which the speaker would wait
+        from haxlb.linux.teardown import remove_data_plane
+
         return tuple(remove_data_plane(self.directory.parent))
 
     def excess(self, config: NodeConfig) -> str:
         """What of `config` the tables that were built have no room for; empty when all fits."""
+        from haxlb.linux.maps import Maps
+
         try:
             with Maps.open(self.directory) as maps:
                 room = maps.sizes

@@ -37,9 +37,10 @@ from haxlb.linux.pinned import PinnedForwarder, VerdictFile
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.probing import Prober
 from haxlb.linux.probing_turns import Results
-from haxlb.linux.realtime import freeze_collector
+from haxlb.linux.realtime import Scheduling, freeze_collector
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.facts import Fact
+from haxlb.model.node import CheckerSettings
 
 SCRIPTS_TIMEOUT_S = 3.0
 OPEN_FILES = 65536
@@ -58,6 +59,8 @@ class CheckerProcess:
         self._verdicts = VerdictFile(pipe.log)
         self._wake = TimerfdWake(self._on_wake)
         self._frozen = False
+        self._scheduling = Scheduling(pipe.log)
+        self._scheduled = False
         self._checker = Checker(
             clock=MonotonicClock(),
             wake=self._wake,
@@ -75,6 +78,7 @@ class CheckerProcess:
         """Carry out one message; Configure and Swap are answered when they are in force."""
         match message:
             case ConfigureChecker(config=config, bpf_directory=bpf_directory, program=program):
+                self._schedule(config.checker)
                 self._scripts.configure(config.notification.scripts, message.config_directory)
                 self._forwarder.use(Path(bpf_directory))
                 self._verdicts.use(Path(bpf_directory))
@@ -90,6 +94,12 @@ class CheckerProcess:
                 self._send_status(ticket)
             case _:
                 self._pipe.log("warning", "message_not_for_the_checker", message=type(message).__name__)
+
+    def _schedule(self, settings: CheckerSettings) -> None:
+        # Who is told nothing stays as whoever has started us wants it.
+        if self._scheduled or settings != CheckerSettings():
+            self._scheduled = True
+            self._scheduling.apply(settings)
 
     async def leave(self, reason: str) -> None:
         """End the probes, let the scripts run, deliver what is still to be said; the data plane stays."""

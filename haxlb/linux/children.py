@@ -8,24 +8,18 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from haxlb.daemon.messages import Message
+from haxlb.linux import offspring
 from haxlb.linux.flight_recorder import Recording
+from haxlb.linux.niceness import hurry
+from haxlb.linux.offspring import MODULES, Cradle
 from haxlb.linux.pipe import Pipe
-from haxlb.linux.realtime import hurry
-from haxlb.model.errors import HostError, PeerError
+from haxlb.model.errors import PeerError
 
-MODULES = {
-    "speaker": "haxlb.linux.speaker_main",
-    "checker": "haxlb.linux.checker_main",
-    "tracker": "haxlb.linux.tracker_main",
-    "spare": "haxlb.linux.speaker_main",
-}
-_RECORDED = ("speaker", "spare")
 _PF_EXITING = 0x4
 """<linux/sched.h>"""
 
@@ -57,37 +51,23 @@ class Children:
         on_exit: Callable[[str, int], None],
         on_malformed: Callable[[str, PeerError], None],
         modules: dict[str, str] | None = None,
+        cradle: Cradle | None = None,
     ) -> None:
+        """`cradle` has the first speaker, started already."""
         self._on_message = on_message
         self._on_exit = on_exit
         self._on_malformed = on_malformed
         self._modules = modules or MODULES
+        self._cradle = cradle
         self._children: dict[str, _Child] = {}
         self._recorded: dict[str, tuple[int, ...]] = {}
 
     def start(self, name: str) -> int:
-        """Start `python -m <module> --fd N` and return its pid. Raises HostError."""
-        recording = Recording() if name in _RECORDED else None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        # -P: the working directory is no place to import a daemon's code from.
-        command = [sys.executable, "-P", "-m", self._modules[name], "--fd", str(theirs.fileno())]
-        inherited = [theirs.fileno()]
-        if recording is not None:
-            command += ["--recorder", str(recording.fd)]
-            inherited.append(recording.fd)
-        try:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                command, pass_fds=inherited, stdin=subprocess.DEVNULL
-            )
-        except OSError as problem:
-            ours.close()
-            if recording is not None:
-                recording.close()
-            raise HostError(
-                f"cannot start the {name}: {problem.strerror}", remedy="see the limits of memory and processes"
-            ) from problem
-        finally:
-            theirs.close()
+        """Start a child, or take the one that waits; its pid. Raises HostError."""
+        made = self._cradle.take() if name == "speaker" and self._cradle is not None else None
+        if made is None:
+            made = offspring.start(name, self._modules[name])
+        process, ours = made.process, made.end
         if name == "speaker":
             hurry(process.pid)  # its imports; then it takes the class that it is told
         loop = asyncio.get_running_loop()
@@ -97,7 +77,7 @@ class Children:
             end=ours,
             pipe=Pipe(ours, on_malformed=lambda problem: self._on_malformed(child.name, problem)),
             pidfd=os.pidfd_open(process.pid),
-            recording=recording,
+            recording=made.recording,
         )
         child.listening = loop.create_task(self._listen(child))
         child.listening.add_done_callback(lambda _: self._heard_all(child))

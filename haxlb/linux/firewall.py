@@ -1,5 +1,7 @@
 """What is kept from coming in and from going out, by an nftables table of our own.
 
+Tables belong to a network namespace, in which two haxlb may run: each has a table with a name of its own.
+
 `no_accept`: packets to VIPs that this director does not own are dropped.
 
 RFC 9568 section 6.1 (Accept_Mode): a router that is not the address owner does not accept packets to the VIPs; only
@@ -22,7 +24,9 @@ import io
 import os
 import select
 import signal
+import zlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from haxlb.linux.nft_table import is_there
 from haxlb.model.addresses import IPAddress
@@ -30,9 +34,9 @@ from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
 
 TABLE = "haxlb"
+"""Its name where nothing else is said, and that of the haxlb in the usual runtime directory."""
+_USUAL_RUNTIME_DIR = Path("/run/haxlb")
 _PATIENCE_S = 10.0
-_REMOVAL = f"add table inet {TABLE}\ndelete table inet {TABLE}\n"
-"""Adding what is there is no error, and deleting what is not there would be one."""
 
 
 def refused_addresses(instances: Iterable[VrrpInstance]) -> tuple[IPAddress, ...]:
@@ -44,14 +48,22 @@ def refused_addresses(instances: Iterable[VrrpInstance]) -> tuple[IPAddress, ...
 
 def quiet_interfaces(instances: Iterable[VrrpInstance]) -> tuple[str, ...]:
     """The interfaces with a virtual MAC that the MASTER's has, too."""
-    macs = (each.virtual_mac for each in instances)
-    return tuple(dict.fromkeys(each.interface for each in macs if each is not None and not each.ipvlan))
+    macs = (mac for each in instances for mac in each.virtual_macs)
+    return tuple(dict.fromkeys(each.interface for each in macs if not each.ipvlan))
 
 
-def ruleset(addresses: Iterable[IPAddress], quiet: Iterable[str] = ()) -> str:
+def name_of_table(runtime_dir: Path) -> str:
+    """The same one for each haxlb that runs there, and another one for those that run elsewhere."""
+    place = runtime_dir.resolve()
+    return TABLE if place == _USUAL_RUNTIME_DIR else f"{TABLE}_{zlib.crc32(os.fsencode(place)):08x}"
+
+
+def ruleset(addresses: Iterable[IPAddress], quiet: Iterable[str] = (), *, table: str = TABLE) -> str:
     """The whole table as one transaction of nft(8); without addresses and quiet interfaces, its removal."""
     chains = _input_chain(addresses) + _output_chain(quiet)
-    return f"{_REMOVAL}table inet {TABLE} {{\n{chains}}}\n" if chains else _REMOVAL
+    # Adding what is there is no error, and deleting what is not there would be one.
+    removal = f"add table inet {table}\ndelete table inet {table}\n"
+    return f"{removal}table inet {table} {{\n{chains}}}\n" if chains else removal
 
 
 def _output_chain(quiet: Iterable[str]) -> str:
@@ -90,6 +102,8 @@ class Firewall:
         """`on_problem` hears what went wrong, None when it is right again; it is called from the running loop."""
         self._on_problem = on_problem
         self._nft = nft
+        self.table = TABLE
+        """Its name, for the orders that follow."""
         self._wanted: tuple[tuple[IPAddress, ...], tuple[str, ...]] | None = None
         self._task: asyncio.Task[None] | None = None
         self._in_force = False
@@ -110,7 +124,7 @@ class Firewall:
         if self._wanted is None or not any(self._wanted) or not self._in_force or self._busy:
             return False
         try:
-            if is_there(TABLE):
+            if is_there(self.table):
                 return False
         except OSError:  # a kernel that cannot say now: what nft would say has been said
             return False
@@ -126,14 +140,15 @@ class Firewall:
         first, self._wanted = self._wanted is None, wanted
         previous = self._task
         needless = first and not any(wanted)
-        self._task = asyncio.get_running_loop().create_task(self._apply(ruleset(*wanted), previous, needless=needless))
+        text = ruleset(*wanted, table=self.table)
+        self._task = asyncio.get_running_loop().create_task(self._apply(text, previous, needless=needless))
 
     def refuse_at_once(self, addresses: Iterable[IPAddress], quiet: Iterable[str]) -> None:
         """The same, in force when this returns, for when nothing has to be sent on time yet: it takes 20 ms."""
         self._wanted = tuple(addresses), tuple(quiet)
         try:
             with _memory("nft-input") as said, _memory("nft-complaints") as complaints:
-                process = self._begin(ruleset(*self._wanted), said, complaints)
+                process = self._begin(ruleset(*self._wanted, table=self.table), said, complaints)
                 self._judge(_waited_for(process), complaints)
         except OSError as problem:
             self._on_problem(self._lack(problem))

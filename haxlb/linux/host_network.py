@@ -89,6 +89,7 @@ class HostNetwork:
         """Make virtual MACs; why an instance lacks its own, empty when all is well."""
         self._former, self._config = self._config.instances, config
         self.addresses.lifetime_s = config.settings.vip_lifetime_s
+        self._firewall.table = config.firewall_table
         quiet = quiet_interfaces(config.instances)
         if not self._former and not all(map(_exists, quiet)):
             # Before they join a group: the report of one is one too many.
@@ -116,7 +117,7 @@ class HostNetwork:
         instances = (*self._former, *self._config.instances) if former else self._config.instances
         vips = _vips(instances)
         names = [each.interface for each in instances]
-        names += [each.virtual_mac.interface for each in instances if each.virtual_mac is not None]
+        names += [name for each in instances for mac in each.virtual_macs for name in (mac.interface, mac.base)]
         names += [vip.interface for vip in vips]
         names += [name for route in (*_routes(instances), *self._config.static_routes) for name in devices_of(route)]
         names += devices(self._config.static_addresses)

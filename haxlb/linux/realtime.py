@@ -13,12 +13,10 @@ import os
 import resource
 
 from haxlb.linux.log import Log
-from haxlb.model.node import SpeakerSettings
+from haxlb.model.node import CheckerSettings, SpeakerSettings
 
 PRIORITY = 20
 """Of SCHED_RR (1 to 99): above every normal process, below the kernel's own threads at 50 and the watchdogs at 99."""
-SUPERVISOR_NICE = -15
-"""Of the supervisor: what it does for a dead speaker must not wait behind what the host computes (ADR 11)."""
 BFD_PRIORITY = 15
 """Of a tracker with BFD sessions: a session of 10 ms does not outlive 50 ms without the CPU; the speaker goes first."""
 RUNAWAY_S = 2
@@ -31,15 +29,17 @@ _MCL_FUTURE = 2
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 
+Settings = SpeakerSettings | CheckerSettings
+
 
 class Scheduling:
-    """How the speaker's process runs, as the configuration says; what cannot be had is logged once."""
+    """How this process runs, as the configuration says; what cannot be had is logged once."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._settings: SpeakerSettings | None = None
+        self._settings: Settings | None = None
 
-    def apply(self, settings: SpeakerSettings) -> None:
+    def apply(self, settings: Settings) -> None:
         """Class, priority, memory, CPUs and the limit of a runaway; what is as before is not touched."""
         before, self._settings = self._settings, settings
         if before is None or before.lock_memory != settings.lock_memory:
@@ -58,7 +58,7 @@ class Scheduling:
                 set_nice(self._log, settings.nice)
 
 
-def _class_of(settings: SpeakerSettings) -> tuple[int, int, int]:
+def _class_of(settings: Settings) -> tuple[int, int, int]:
     return settings.realtime_priority, settings.nice, settings.runaway_us
 
 
@@ -115,12 +115,6 @@ def set_nice(log: Log, nice: int) -> bool:
         )
         return False
     return True
-
-
-def hurry(pid: int = 0) -> None:
-    """Give a process that others wait for (0 = this one) the supervisor's nice value, where that is permitted."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, SUPERVISOR_NICE)
 
 
 def choose_cpus(log: Log, cpus: tuple[int, ...]) -> bool:

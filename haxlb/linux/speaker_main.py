@@ -16,6 +16,7 @@ from haxlb.daemon.messages import (
     AskStatus,
     ConfigureSpeaker,
     GarpFrame,
+    GarpFrames,
     HandOver,
     Happened,
     LinkAltered,
@@ -46,6 +47,7 @@ from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.pacing import Paced
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import Scheduling, freeze_collector
+from haxlb.linux.rehearsal import rehearse
 from haxlb.linux.renewer import Renewer
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
@@ -131,6 +133,9 @@ class SpeakerProcess:
             }
             self._strangers = message.settings.log_unknown_vrids
             self._configure(message)
+        elif isinstance(message, GarpFrames):
+            self._announcer.add(message.frames)
+            self._speaker.on_wake()  # others may follow: what is due goes out between them
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
             self._send_status()
@@ -187,6 +192,7 @@ class SpeakerProcess:
         self._network.addresses.prepare(_REHEARSED.instances[0].vips)
         self._network.addresses.prepare(())
         self._links.watch((), ())
+        rehearse()
 
     def _configure(self, message: ConfigureSpeaker) -> None:
         if self._monitor is None:

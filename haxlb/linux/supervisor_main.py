@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import signal
 import sys
 import time
@@ -24,15 +23,18 @@ from haxlb.linux.builder import Builder
 from haxlb.linux.children import Children
 from haxlb.linux.config_file import ConfigFile
 from haxlb.linux.control_socket import ControlSocket
+from haxlb.linux.firewall import name_of_table
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.linux.log import Complaints
 from haxlb.linux.logging_setup import Log
 from haxlb.linux.mail import Mailer
 from haxlb.linux.mqtt import Broker
+from haxlb.linux.niceness import SUPERVISOR_NICE
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.notify_fifo import NotifyFifos
+from haxlb.linux.offspring import Cradle, open_standard_streams
 from haxlb.linux.peer_probe import PeerProbe
-from haxlb.linux.realtime import SUPERVISOR_NICE, set_nice
+from haxlb.linux.realtime import set_nice
 from haxlb.linux.resign import Bequest
 from haxlb.linux.systemd import notify, take_notify_socket
 from haxlb.linux.timerfd import MonotonicClock
@@ -71,10 +73,10 @@ class WallClock:
         return time.time()
 
 
-def serve(options: Options, show_report: Callable[[str], None]) -> None:
+def serve(options: Options, show_report: Callable[[str], None], cradle: Cradle | None = None) -> None:
     """Run until stopped; `show_report` prints what there is to say about the configuration where people read the log.
 
-    Raises RefusedConfig, HostError.
+    `cradle` has the speaker, if it was started before. Raises RefusedConfig, HostError.
     """
     open_standard_streams()
     source = _config_file(options, colour=sys.stderr.isatty())
@@ -85,11 +87,13 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
     else:
         _log_findings(log, loaded.findings)
     check_capabilities()
+    if cradle is not None and not loaded.config.instances:
+        cradle.empty()
     lock = InstanceLock(options.runtime_dir)
     routers: RouterLocks | None = None
     try:
         routers = RouterLocks(loaded.config.instances)
-        asyncio.run(_serve(options, loaded, log, routers))
+        asyncio.run(_serve(options, loaded, log, routers, cradle))
     except OSError as problem:
         if problem.errno not in _LACKS:
             raise
@@ -104,18 +108,6 @@ def serve(options: Options, show_report: Callable[[str], None]) -> None:
 
 def _config_file(options: Options, *, colour: bool) -> ConfigFile:
     return ConfigFile(options.config, options.settings, colour=colour, config_id=options.config_id, part=options.part)
-
-
-def open_standard_streams() -> None:
-    """Where whoever has started us has closed 0, 1 or 2, nothing else may get that number: a log would go there."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-            os.set_inheritable(number, True)
-    if sys.stderr is None:  # Python's word for it
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the process
 
 
 def check_capabilities(status: Path = Path("/proc/self/status")) -> None:
@@ -137,7 +129,7 @@ def _log_findings(log: Log, findings: Findings) -> None:
         log.log(level, "config_complaint", **finding)
 
 
-async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLocks) -> None:
+async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLocks, cradle: Cradle | None) -> None:
     loop = asyncio.get_running_loop()
     set_nice(log, SUPERVISOR_NICE)
     notify_address = take_notify_socket()
@@ -165,7 +157,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLock
         wall=wall,
         # Answers go to clients, which may be pipes and other terminals than ours.
         config=_config_file(options, colour=False),
-        children=Children(on_message=on_message, on_exit=on_exit, on_malformed=on_malformed),
+        children=Children(on_message=on_message, on_exit=on_exit, on_malformed=on_malformed, cradle=cradle),
         builder=builder,
         bequest=bequest,
         log=log,
@@ -175,6 +167,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLock
         routers=routers,
         outlets=Outlets(scripts=ScriptRunner(log), fifos=NotifyFifos(log), mail=Mailer(log)),
         bpf_directory=str(builder.directory),
+        firewall_table=name_of_table(options.runtime_dir),
     )
     supervisor = Supervisor(world, loaded, on_started=lambda: notify(notify_address, "READY=1"))
     control = ControlSocket(options.runtime_dir, supervisor.command, log)

@@ -1,4 +1,4 @@
-"""`use_vmac` and `use_ipvlan`: an interface with the virtual router's MAC for each instance that has one.
+"""`use_vmac`, `use_vmac_addr` and `use_ipvlan`: interfaces with the virtual router's MAC.
 
 A macvlan in private mode, as keepalived makes it: nothing passes between it and other macvlans of the same interface.
 It is there for as long as haxlb runs, with addresses or without: what is left behind by a crash is taken over at the
@@ -75,26 +75,23 @@ class VirtualMacs:
         return tuple(self._made)
 
     def ensure(self, instances: Iterable[VrrpInstance]) -> list[HostError]:
-        """Make what these need and is not there; what could not be had, of each instance one error."""
+        """Make what these need and is not there; what could not be had, of each interface one error."""
         problems = []
         bases: dict[str, None] = {}
-        for instance in instances:
-            mac = instance.virtual_mac
-            if mac is None:
-                continue
+        for instance, mac in [(each, mac) for each in instances for mac in each.virtual_macs]:
             try:
                 self._ensure(instance, mac)
             except HostError as problem:
                 problems.append(problem)
             else:
                 self._made[mac.interface] = mac
-                bases[instance.interface] = None
+                bases[mac.base] = None
         self._sysctls.hold(_settings_below(bases))
         return problems
 
     def retire(self, instances: Iterable[VrrpInstance]) -> None:
         """Remove those that none of these instances has. Raises HostError."""
-        wanted = {each.virtual_mac.interface for each in instances if each.virtual_mac is not None}
+        wanted = {mac.interface for each in instances for mac in each.virtual_macs}
         for name in [each for each in self._made if each not in wanted]:
             present = self._look(name)
             if present is not None:
@@ -107,11 +104,12 @@ class VirtualMacs:
         self._sysctls.release()
 
     def _ensure(self, instance: VrrpInstance, mac: VirtualMac) -> None:
-        base = self._look(instance.interface)
+        base = self._look(mac.base)
         if base is None:
+            option = "interface" if mac.base == instance.interface else "dev"
             raise HostError(
-                f"{instance.name}: no {mac.interface}: there is no interface {instance.interface}",
-                remedy="create it, or name another one in `interface`",
+                f"{instance.name}: no {mac.interface}: there is no interface {mac.base}",
+                remedy=f"create it, or name another one in `{option}`",
             )
         present = self._look(mac.interface)
         if present is not None and not _fits(present, base, mac):
@@ -139,7 +137,8 @@ class VirtualMacs:
 
     def _make_room(self, mac: VirtualMac) -> None:
         """A reload that renames it: a second macvlan with the same MAC would not come up (macvlan_open)."""
-        for name in [each for each, other in self._made.items() if other.mac == mac.mac and not mac.ipvlan]:
+        same = (mac.base, mac.mac)
+        for name in [each for each, other in self._made.items() if (other.base, other.mac) == same and not mac.ipvlan]:
             former = self._look(name)
             if former is not None:
                 self._remove(name, former.index)
@@ -154,7 +153,8 @@ class VirtualMacs:
         # The stricter of this and `all` counts; 2 is loose.
         sysctls.set(f"ipv4/conf/{name}/rp_filter", 0 if sysctls.read("ipv4/conf/all/rp_filter") in ("0", None) else 2)
         on_it = [each for each in (*instance.vips, *instance.excluded_vips) if each.interface == name]
-        ipv6 = instance.family == _IPV6 or ":" in mac.ipvlan_address or any(each.family == _IPV6 for each in on_it)
+        speaks = mac not in instance.address_macs and instance.family == _IPV6
+        ipv6 = speaks or ":" in mac.ipvlan_address or any(each.family == _IPV6 for each in on_it)
         sysctls.set(f"ipv6/conf/{name}/disable_ipv6", int(not ipv6))
         if ipv6:
             sysctls.set(f"ipv6/conf/{name}/accept_ra", 0)
@@ -200,8 +200,8 @@ class VirtualMacs:
                 remedy=f"modprobe {kind}, or do without use_{'ipvlan' if mac.ipvlan else 'vmac'}",
             )
         raise HostError(
-            f"{instance.name}: cannot make {mac.interface} on {instance.interface}: {os.strerror(number)}",
-            remedy=f"try `ip link add link {instance.interface} name {mac.interface} type {kind}` and read its answer",
+            f"{instance.name}: cannot make {mac.interface} on {mac.base}: {os.strerror(number)}",
+            remedy=f"try `ip link add link {mac.base} name {mac.interface} type {kind}` and read its answer",
         )
 
 

@@ -53,7 +53,7 @@ class Vip:
     """2^32 - 1 = for ever; None = 0 for an IPv6 /128, else for ever."""
     track_group: str = ""
     flags: tuple[str, ...] = ()
-    """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track, use_vmac."""
+    """home, -nodad, mngtmpaddr, noprefixroute, autojoin, no_track."""
 
     @property
     def family(self) -> int:

@@ -344,6 +344,22 @@ class SpeakerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckerSettings:
+    """How the process that checks servers runs: by default as any other."""
+
+    realtime_priority: int = 0
+    """checker_rt_priority, SCHED_RR, always below the speaker's; 0 = the normal class."""
+    nice: int = 0
+    """checker_priority, where it is in the normal class."""
+    lock_memory: bool = False
+    """checker_no_swap."""
+    cpus: tuple[int, ...] = ()
+    """checker_cpu_affinity; empty = all."""
+    runaway_us: int = 2 * SECOND_US
+    """checker_rlimit_rttime: CPU time without a blocking call after which the kernel ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """One director."""
 
@@ -354,6 +370,7 @@ class NodeConfig:
     mqtt: MqttSettings | None = None
     forwarding: ForwardingSettings = field(default_factory=ForwardingSettings)
     speaker: SpeakerSettings = field(default_factory=SpeakerSettings)
+    checker: CheckerSettings = field(default_factory=CheckerSettings)
     notification: NotificationSettings = field(default_factory=NotificationSettings)
     track_scripts: tuple[TrackScript, ...] = ()
     track_files: tuple[TrackFile, ...] = ()

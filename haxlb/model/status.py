@@ -106,6 +106,8 @@ class InstanceStatus:
     excluded_vips: tuple[str, ...] = ()
     virtual_mac: str = ""
     """The interface that `use_vmac` or `use_ipvlan` makes; empty = there is none."""
+    address_macs: tuple[str, ...] = ()
+    """Those that only addresses are on (`use_vmac_addr`): `vrrp1.51 on eth1`."""
     old_checksum: bool = False
     """It was found out that the peer wants the checksum of unicast as older keepalived makes it."""
     next_at: float | None = None

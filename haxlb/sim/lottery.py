@@ -124,6 +124,8 @@ def _instances(
         down_timer_adverts=dice.choice((3, 3, 3, 3, 2, 5)),
         higher_prio_send_advert=some(0.05),
     )
+    if first.excluded_vips and some(0.3):
+        first = _with_mac_of_address(first)
     hurried = not nopreempt and some(0.5)
     return [
         replace(
@@ -163,6 +165,14 @@ def _unicast(dice: Random, family: int, number: int, nodes: int) -> list[IPAddre
     if family == _IPV4:
         return [IPv4Address(f"198.18.{100 + number}.{low + each}") for each in range(nodes)]
     return [IPv6Address(f"fe80::{100 + number:x}:{low + each:x}") for each in range(nodes)]
+
+
+def _with_mac_of_address(instance: VrrpInstance) -> VrrpInstance:
+    """The same with its excluded address, of the other family, on a virtual MAC of its own (`use_vmac_addr`)."""
+    (vip,) = instance.excluded_vips
+    family, vrid = vip.family, instance.vrid
+    made = VirtualMac(interface=f"vrrp{family}.{vrid}", mac=_mac(family, vrid), base=instance.interface)
+    return replace(instance, excluded_vips=(replace(vip, interface=made.interface),), address_macs=(made,))
 
 
 def _mac(family: int, vrid: int) -> str:

@@ -200,8 +200,9 @@ def _interfaces(config: NodeConfig) -> dict[str, str]:
     out: dict[str, str] = {}
     for instance in config.instances:
         out.setdefault(instance.interface, "")
-        if instance.virtual_mac is not None:
-            out.setdefault(instance.virtual_mac.interface, instance.interface)
+        for mac in instance.virtual_macs:
+            out.setdefault(mac.base, "")
+            out.setdefault(mac.interface, mac.base)
         for vip in addresses(instance):
             out.setdefault(vip.interface, "")
     lists = (*(each.tracks for each in config.instances), *(each.tracks for each in config.sync_groups))
@@ -213,7 +214,7 @@ def _interfaces(config: NodeConfig) -> dict[str, str]:
 
 def _nics(config: NodeConfig, index: int, segments: dict[tuple[str, str], str]) -> tuple[NicPlan, ...]:
     order = list(dict.fromkeys(segments.values()))
-    virtual = {each.virtual_mac.interface: each.virtual_mac for each in config.instances if each.virtual_mac}
+    virtual = {mac.interface: mac for each in config.instances for mac in each.virtual_macs}
     macs: dict[str, str] = {}
     out = []
     for number, (interface, base) in enumerate(_interfaces(config).items()):

@@ -157,12 +157,11 @@ def _extra(instance: VrrpInstance) -> tuple[Vip, ...]:
     config, virtual = instance.garp, instance.virtual_mac
     if not config.extra_if_us:
         return ()
+    made = {each.interface for each in instance.virtual_macs}
+    if virtual is not None and not virtual.xmit_base and not config.extra_if_all:
+        made.discard(virtual.interface)
     chosen: dict[str, Vip] = {}
     for vip in addresses(instance):
-        own = virtual is not None and vip.interface == virtual.interface
-        if not own and "use_vmac" not in vip.flags:
-            continue
-        speaks = own and virtual is not None and not virtual.xmit_base
-        if not speaks or config.extra_if_all:
+        if vip.interface in made:
             chosen.setdefault(vip.interface, vip)
     return tuple(chosen.values())

@@ -9,7 +9,7 @@ has then taken off those of IPv4 by itself (fib_sync_down_addr), which is what w
 from __future__ import annotations
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.node import VirtualMac, VrrpInstance
 from haxlb.vrrp.changes import vip_changes
 from haxlb.vrrp.inputs import AddRoutes, AddVips, Effect, RemoveRoutes, RemoveVips
 
@@ -53,8 +53,9 @@ def swap(old: VrrpInstance, new: VrrpInstance) -> tuple[list[Effect], tuple[Vip,
     coming: list[Effect] = []
     if changes.in_the_way:
         coming.append(RemoveVips(vips=changes.in_the_way))
-    if changes.added:
-        coming.append(AddVips(vips=changes.added))
+    added = changes.added + _remade(old, new)
+    if added:
+        coming.append(AddVips(vips=added))
     if changed:
         coming.append(RemoveRoutes(routes=changed, rules=()))
     if new_routes or new_rules:
@@ -65,4 +66,17 @@ def swap(old: VrrpInstance, new: VrrpInstance) -> tuple[list[Effect], tuple[Vip,
         going.append(RemoveRoutes(routes=lost_routes[::-1], rules=lost_rules[::-1]))
     if changes.gone:
         going.append(RemoveVips(vips=changes.gone))
-    return coming, changes.added, going
+    return coming, added, going
+
+
+def _remade(old: VrrpInstance, new: VrrpInstance) -> tuple[Vip, ...]:
+    """Addresses that stay, on an interface that does not: it has another base or another MAC now, and lost them."""
+    before = {each.interface: _body(each) for each in old.virtual_macs}
+    remade = {each.interface for each in new.virtual_macs if before.get(each.interface, _body(each)) != _body(each)}
+    kept = addresses(old) if remade else ()
+    return tuple(vip for vip in addresses(new) if vip.interface in remade and vip in kept)
+
+
+def _body(mac: VirtualMac) -> tuple[str, str, str]:
+    """What the kernel cannot change of an interface that is there."""
+    return mac.base, mac.mac, mac.ipvlan

@@ -109,6 +109,7 @@ class Roles:
             source=str(self.source or ""),
             excluded_vips=tuple(str(vip) for vip in instance.excluded_vips),
             virtual_mac="" if instance.virtual_mac is None else instance.virtual_mac.interface,
+            address_macs=tuple(f"{each.interface} on {each.base}" for each in instance.address_macs),
             next_at=None if deadline is None else (deadline + epoch_offset_us) / SECOND_US,
             next_what=self._next_what(deadline),
             latest=self._transitions.statuses(epoch_offset_us),

@@ -39,15 +39,14 @@ _DUMPS = "state is read over the control socket, no dump files are written"
 _STAYS_WITH_FILES = "the configuration is read where it is"
 
 
-def _per_process(prefix: str, reason: str) -> tuple[Keyword, ...]:
-    """Scheduling keywords that each of keepalived's processes has."""
+def _scheduling_of_bfd() -> tuple[Keyword, ...]:
     return (
-        ignored(f"{prefix}_priority", integer(-20, 19), reason),
-        ignored(f"{prefix}_no_swap", FLAG, reason),
-        ignored(f"{prefix}_rt_priority", integer(0), reason),
-        ignored(f"{prefix}_cpu_affinity", WORDS, reason),
-        ignored(f"{prefix}_rlimit_rttime", integer(1), reason),
-        ignored(f"{prefix}_rlimit_rtime", integer(1), reason),
+        ignored("bfd_priority", integer(-20, 19), _NO_BFD),
+        ignored("bfd_no_swap", FLAG, _NO_BFD),
+        ignored("bfd_rt_priority", integer(0), _NO_BFD),
+        ignored("bfd_cpu_affinity", WORDS, _NO_BFD),
+        ignored("bfd_rlimit_rttime", integer(1), _NO_BFD),
+        ignored("bfd_rlimit_rtime", integer(1), _NO_BFD),
     )
 
 
@@ -150,8 +149,13 @@ GLOBAL_DEFS: Grammar = {
         supported("vrrp_cpu_affinity", WORDS),
         supported("vrrp_rlimit_rttime", integer(1)),
         old_spelling("vrrp_rlimit_rtime", integer(1), "vrrp_rlimit_rttime"),
-        *_per_process("checker", "the checkers run in the ordinary class; they cannot delay adverts"),
-        *_per_process("bfd", _NO_BFD),
+        supported("checker_priority", integer(-20, 19)),
+        supported("checker_no_swap", FLAG),
+        supported("checker_rt_priority", integer(0)),
+        supported("checker_cpu_affinity", WORDS),
+        supported("checker_rlimit_rttime", integer(1)),
+        old_spelling("checker_rlimit_rtime", integer(1), "checker_rlimit_rttime"),
+        *_scheduling_of_bfd(),
         ignored("umask", TEXT, "FIFOs and tracked files are made with mode 0644"),
         ignored("random_seed", integer(0), "the first checks are spread evenly"),
         # Packet filters

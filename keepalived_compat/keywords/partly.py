@@ -7,14 +7,12 @@ from collections.abc import Mapping
 _IPV6 = "IPv6"
 _METHODS = "NAT, TUN"
 _CHECKS_IPV6 = {"connect_ip": _IPV6, "bindto": _IPV6}
-_VIP_FLAGS = "use_vmac of one address"
 
 PARTLY: Mapping[str, Mapping[str, str]] = {
     "": {"virtual_server": "fwmark, group, IPv6, all ports (without PORT)"},
     "vrrp_instance": {
-        "virtual_ipaddress": _VIP_FLAGS,
-        "virtual_ipaddress_excluded": _VIP_FLAGS,
         "use_vmac": "virtual servers on its addresses",
+        "use_vmac_addr": "virtual servers on its addresses",
     },
     "virtual_server": {
         "lb_kind": _METHODS,

@@ -96,9 +96,7 @@ VRRP: Grammar = {
         supported("smtp_alert", BOOL),
         # Virtual MACs
         supported("use_vmac", MAYBE_WORDS),
-        not_yet(
-            "use_vmac_addr", FLAG, Severity.WARNING, "VIPs on other interfaces than the instance's have their MACs"
-        ),
+        supported("use_vmac_addr"),
         supported("vmac_xmit_base"),
         supported("use_ipvlan", MAYBE_WORDS, first_counts=True),
         # The rest

@@ -38,8 +38,8 @@ def _measure(interval: str, *, spare: bool) -> dict[str, Any]:
     from lab import Lab
 
     from haxlb.model.node import Role
+    from tests.netns.site import Director, configuration
     from tests.netns.standin import Ear, eventually
-    from tests.netns.test_supervisor import Director, configuration
 
     gaps: list[float] = []
     words: list[float] = []

@@ -50,8 +50,8 @@ def measure() -> Iterator[dict[str, Any]]:
     from lab import Lab
 
     from haxlb.model.node import Role
+    from tests.netns.site import Director, configuration
     from tests.netns.standin import Ear, eventually
-    from tests.netns.test_supervisor import Director, configuration
 
     with tempfile.TemporaryDirectory() as directory, Lab(f"hxrt{os.getpid()}") as lab:
         client, other = lab.host("cl", "10.8.0.10/24"), lab.host("ot", "10.8.0.11/24")

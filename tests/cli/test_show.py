@@ -77,6 +77,8 @@ def test_the_interface_of_a_virtual_mac_is_named(status):
     (instance, *_) = status.instances
     behind = replace(status, instances=(replace(instance, virtual_mac="vrrp.51"),))
     assert "eth0 (virtual MAC: vrrp.51)" in rendered(behind)
+    more = replace(behind.instances[0], address_macs=("vrrp1.51 on eth1",))
+    assert "eth0 (virtual MAC: vrrp.51, vrrp1.51 on eth1)" in rendered(replace(status, instances=(more,)))
     assert "virtual MAC" not in rendered(status)
 
 

@@ -289,6 +289,10 @@ def test_a_setting(config, name, value, reason):
     [
         ({"routes": (Route(destination="10.0.0.0/8", via="192.0.2.1"),)}, "as MASTER it puts on 1 route"),
         ({"virtual_mac": VirtualMac(interface="vrrp.51", mac="02:00:00:00:00:01")}, "the interface vrrp.51 is made"),
+        (
+            {"address_macs": (VirtualMac(interface="vrrp1.51", mac="00:00:5e:00:01:33", base="eth1"),)},
+            "the interface vrrp1.51 is made",
+        ),
         ({"peers": (IPv4Address("10.0.0.9"),)}, "a peer that is not changed likewise may not hear it any more"),
         ({"auth_ah": True}, "it refuses the adverts of a peer that was not changed likewise"),
         ({"down_timer_adverts": 5}, "as BACKUP it takes over after"),

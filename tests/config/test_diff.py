@@ -109,6 +109,10 @@ def test_settings(config):
         ({"source": IPv4Address("10.0.0.1")}, "source address none -> 10.0.0.1"),
         ({"nopreempt": True}, "nopreempt no -> yes"),
         ({"virtual_mac": VirtualMac(interface="vrrp.51", mac="x")}, "virtual MAC none -> vrrp.51"),
+        (
+            {"address_macs": (VirtualMac(interface="vrrp1.51", mac="x", base="eth1"),)},
+            "virtual MAC vrrp1.51 on eth1 added",
+        ),
     ],
 )
 def test_names_are_those_of_the_configuration(config, changes, reason):

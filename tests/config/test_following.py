@@ -269,10 +269,10 @@ def test_options_of_virtual_addresses(config):
         Vip(
             address=IPv4Address("10.0.0.3"),
             prefix_length=32,
-            interface="eth0",
+            interface="vrrp.1",
             peer=IPv4Address("10.0.0.4"),
             preferred_lifetime_s=2**32 - 1,
-            flags=("noprefixroute", "use_vmac"),
+            flags=("noprefixroute",),
         ),
         Vip(address=IPv4Address("10.0.0.5"), prefix_length=24, interface="eth0", flags=("mngtmpaddr",)),
     )
@@ -291,7 +291,7 @@ def test_virtual_addresses_are_printed_with_their_options(config):
     lines = [each.strip() for each in keepalived_conf(config, secrets=True).splitlines()]
     flags = "preferred_lft 0 track_group VG home -nodad no_track"
     assert f"10.0.0.1/24 dev eth0 scope link brd 10.0.0.255 label eth0:1 {flags}" in lines
-    assert "10.0.0.3 dev eth0 peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac" in lines
+    assert "10.0.0.3 dev eth0 use_vmac peer 10.0.0.4 preferred_lft forever noprefixroute" in lines
     assert "10.0.0.7/24 dev eth1 label x autojoin" in lines
     assert "2001:db8::3/64 dev eth1 preferred_lft 0 -nodad" in lines
 
@@ -314,7 +314,7 @@ def test_they_are_explained(loading):
     later = "(not supported yet: keepalived does this)"
     assert f"  * virtual_server_group web is {shown} and 1 more {later}\n" in text
     assert f"  * virtual_server_group marks is fwmark 8 {later}\n" in text
-    shown = "peer 10.0.0.4 preferred_lft forever noprefixroute use_vmac"
+    shown = "peer 10.0.0.4 preferred_lft forever noprefixroute"
     assert f"  * 10.0.0.3 is put on with `{shown}`\n" in text
     assert "  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only\n" in text
     assert "  * adverts of 10.0.0.253 count with a TTL of 0 to 64 only\n" in text

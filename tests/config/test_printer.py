@@ -121,7 +121,7 @@ micro = st.integers(1, 4_294_000_000)
 
 
 IPV6 = st.integers(1, 2**64).map(lambda number: IPv6Address((0xFD00 << 112) + number))
-FLAGS = ("home", "-nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track", "use_vmac")
+FLAGS = ("home", "-nodad", "mngtmpaddr", "noprefixroute", "autojoin", "no_track")
 
 
 @st.composite
@@ -205,6 +205,15 @@ def instances(draw, vrid, pause):
     if mac is not None:
         # What says the base interface lives on the virtual MAC.
         taken = [replace(each, interface=mac.interface) if each.interface == interface else each for each in taken]
+    abroad = [replace(each, interface="br-lan") for each in draw(st.lists(vips(4) | vips(6), **unique_vips))]
+    macs = {
+        each: VirtualMac(
+            interface=f"vrrp{'6' * (each == 6)}.{vrid}", mac=f"00:00:5e:00:0{1 + (each == 6)}:{vrid:02x}", base="br-lan"
+        )
+        for each in dict.fromkeys(vip.family for vip in abroad)
+        if (mac is None or mac.mac.startswith("00:00:5e") or mac.ipvlan) and draw(st.booleans())
+    }
+    abroad = [replace(each, interface=macs[each.family].interface) if each.family in macs else each for each in abroad]
     deleted = draw(script)
     return VrrpInstance(
         name=f"{draw(name)}{vrid}",
@@ -225,10 +234,9 @@ def instances(draw, vrid, pause):
         auth_pass=password,
         auth_ah=password is not None and family == 4 and draw(st.booleans()),
         vips=tuple(taken),
-        excluded_vips=tuple(
-            replace(each, interface="br-lan") for each in draw(st.lists(vips(4) | vips(6), **unique_vips))
-        ),
+        excluded_vips=tuple(abroad),
         virtual_mac=mac,
+        address_macs=tuple(macs.values()),
         down_timer_adverts=draw(st.integers(1, 100)),
         accept=draw(st.booleans()),
         lower_prio_no_advert=draw(st.booleans()),

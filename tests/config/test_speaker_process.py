@@ -1,11 +1,11 @@
-"""How the process that speaks VRRP runs: global_defs and haxlb.yml."""
+"""How the processes that speak VRRP and that check servers run: global_defs and haxlb.yml."""
 
 from __future__ import annotations
 
 import pytest
 
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.node import SpeakerSettings
+from haxlb.model.node import CheckerSettings, SpeakerSettings
 
 S = 1_000_000
 
@@ -33,6 +33,30 @@ S = 1_000_000
 def test_global_defs(loading, codes, line, changed, said):
     loaded = loading(f"global_defs {{\n{line}\n}}\n")
     assert loaded.config.speaker == SpeakerSettings(**changed)
+    assert [each for each in codes(loaded) if each[1] != "nothing-to-do"] == said
+    assert loading(keepalived_conf(loaded.config)).config == loaded.config
+
+
+@pytest.mark.parametrize(
+    ("lines", "changed", "said"),
+    [
+        ("", {}, []),
+        ("checker_priority -20", {"nice": -20}, []),
+        ("checker_no_swap", {"lock_memory": True}, []),
+        ("checker_rt_priority 10", {"realtime_priority": 10}, []),
+        ("checker_rt_priority 20", {"realtime_priority": 19}, [("warning", "inexact-value")]),
+        ("vrrp_rt_priority 60\nchecker_rt_priority 59", {"realtime_priority": 59}, []),
+        ("vrrp_rt_priority 0\nchecker_rt_priority 500", {"realtime_priority": 99}, [("warning", "inexact-value")]),
+        ("checker_cpu_affinity 1", {"cpus": (1,)}, []),
+        ("checker_cpu_affinity one", {}, [("error", "bad-value")]),
+        ("checker_rlimit_rttime 5000000", {"runaway_us": 5 * S}, []),
+        ("checker_rlimit_rtime 5000000", {"runaway_us": 5 * S}, [("warning", "old-spelling")]),
+        ("checker_priority -30", {}, [("error", "bad-value")]),
+    ],
+)
+def test_global_defs_of_the_checker(loading, codes, lines, changed, said):
+    loaded = loading(f"global_defs {{\n{lines}\n}}\n")
+    assert loaded.config.checker == CheckerSettings(**changed)
     assert [each for each in codes(loaded) if each[1] != "nothing-to-do"] == said
     assert loading(keepalived_conf(loaded.config)).config == loaded.config
 

@@ -7,7 +7,7 @@ import pytest
 from haxlb.config.printer import keepalived_conf
 from haxlb.model.node import VirtualMac
 
-MAC = "00:00:5e:00:01:33"
+MAC, MAC6 = "00:00:5e:00:01:33", "00:00:5e:00:02:33"
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,126 @@ def test_addresses_live_on_it_unless_they_have_another_device(instance):
     assert [each.interface for each in made.excluded_vips] == ["vip0", "eth0", "eth0"]
 
 
-def test_virtual_macs_of_other_interfaces_are_not_supported_yet(instance):
-    _, said = instance("use_vmac", "use_vmac_addr", vips="10.0.0.10 dev eth1 use_vmac")
-    assert said == [("warning", "not-supported-yet")] * 2
+ABROAD = "10.0.1.9 dev eth1\n10.0.1.10 dev eth1\n10.0.2.9 dev eth2 use_vmac"
+EXCLUDED = ("virtual_ipaddress_excluded {", "fd00::1", "fd00::2 dev eth1", "}")
+
+
+def of_addresses(name: str, base: str, family: int = 4) -> VirtualMac:
+    return VirtualMac(interface=name, mac=MAC if family == 4 else MAC6, base=base)
+
+
+@pytest.mark.parametrize(
+    ("lines", "vips", "excluded", "macs"),
+    [
+        pytest.param(
+            ("use_vmac", "use_vmac_addr"),
+            ["vrrp.51", "vrrp1.51", "vrrp1.51", "vrrp2.51"],
+            ["vrrp6.51", "vrrp3.51"],
+            [
+                of_addresses("vrrp1.51", "eth1"),
+                of_addresses("vrrp2.51", "eth2"),
+                of_addresses("vrrp6.51", "eth0", 6),
+                of_addresses("vrrp3.51", "eth1", 6),
+            ],
+            id="everywhere",
+        ),
+        pytest.param(
+            ("use_vmac",),
+            ["vrrp.51", "eth1", "eth1", "vrrp1.51"],
+            ["eth0", "eth1"],
+            [of_addresses("vrrp1.51", "eth2")],
+            id="one-address",
+        ),
+        pytest.param(
+            ("use_vmac_addr",),
+            ["eth0", "vrrp.51", "vrrp.51", "vrrp1.51"],
+            ["vrrp6.51", "vrrp2.51"],
+            [
+                of_addresses("vrrp.51", "eth1"),
+                of_addresses("vrrp1.51", "eth2"),
+                of_addresses("vrrp6.51", "eth0", 6),
+                of_addresses("vrrp2.51", "eth1", 6),
+            ],
+            id="only-addresses",
+        ),
+        pytest.param(
+            (), ["eth0", "eth1", "eth1", "vrrp.51"], ["eth0", "eth1"], [of_addresses("vrrp.51", "eth2")], id="alone"
+        ),
+        pytest.param(
+            ("use_ipvlan vip0 10.0.0.7/24", "use_vmac_addr"),
+            ["vip0", "vrrp.51", "vrrp.51", "vrrp1.51"],
+            ["vrrp6.51", "vrrp2.51"],
+            [
+                of_addresses("vrrp.51", "eth1"),
+                of_addresses("vrrp1.51", "eth2"),
+                of_addresses("vrrp6.51", "eth0", 6),
+                of_addresses("vrrp2.51", "eth1", 6),
+            ],
+            id="beside-an-ipvlan",
+        ),
+    ],
+)
+def test_addresses_with_virtual_macs_of_their_own(instance, lines, vips, excluded, macs):
+    """Names, places and MACs as measured with keepalived 2.2.7."""
+    made, said = instance(*lines, *EXCLUDED, vips=ABROAD)
+    assert said == []
+    assert [each.interface for each in made.vips] == vips
+    assert [each.interface for each in made.excluded_vips] == excluded
+    assert list(made.address_macs) == macs
+    assert not any(each.flags for each in made.vips)
+
+
+def test_an_address_of_the_instances_own_interface(instance):
+    made, said = instance(vips="10.0.0.9 use_vmac\n10.0.0.10 dev eth0 use_vmac")
+    assert ([each.interface for each in made.vips], said) == (["eth0", "vrrp.51", "vrrp.51"], [])
+    made, said = instance("use_vmac", vips="10.0.0.9 use_vmac")
+    assert ([each.interface for each in made.vips], made.address_macs) == (["vrrp.51", "vrrp.51"], ())
+    assert said == [("warning", "useless-option")]
+
+
+def test_a_mac_of_ones_own_choice_is_that_of_all_addresses(instance):
+    made, _ = instance("use_vmac vip0 02:00:00:00:00:01", "use_vmac_addr", *EXCLUDED, vips="10.0.1.9 dev eth1")
+    assert [each.interface for each in made.excluded_vips] == ["vip0", "vrrp.51"]
+    assert made.address_macs == (VirtualMac(interface="vrrp.51", mac="02:00:00:00:00:01", base="eth1"),)
+
+
+def test_names_of_interfaces_for_addresses(loading):
+    text = "global_defs {\nvmac_prefix vv\n%s}\n" + ALL
+    for more, name in (("vmac_addr_prefix aa\n", "aa.51"), ("", "vv1.51")):
+        loaded = loading(text % more)
+        assert [each.interface for each in loaded.config.instances[0].address_macs] == [name]
+        assert loading(keepalived_conf(loaded.config)).config == loaded.config
+
+
+ALL = """\
+vrrp_instance A {
+    interface eth0
+    virtual_router_id 51
+    use_vmac
+    use_vmac_addr
+    virtual_ipaddress {
+        10.0.0.1
+        10.0.1.1 dev eth1
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_one_virtual_mac_is_once_on_an_interface(loading, codes, first):
+    other = ALL.replace(" A ", " B ").replace("eth0", "eth2").replace("10.0.0", "10.0.2").replace("1.1", "1.2")
+    other = other.replace("eth1", "eth0")
+    loaded = loading(other + ALL if first else ALL + other)
+    assert codes(loaded) == [("error", "duplicate-mac")]
+    a, b = sorted(loaded.config.instances, key=lambda each: each.name)
+    assert ([each.base for each in a.address_macs], b.address_macs) == (["eth1"], ())
+    assert [each.interface for each in b.vips][-1] == "eth0"
+
+
+def test_their_interfaces_must_exist(loading, codes):
+    loaded = loading(ALL, interfaces=frozenset({"eth0"}))
+    assert codes(loaded) == [("fatal", "no-such-interface")]
+    assert "interface eth1 of A" in loaded.diagnostics[0].message
 
 
 def test_unicast_leaves_from_the_base(instance):

@@ -306,7 +306,10 @@ class FakeWorld:
     brokers: list[MqttSettings | None] = field(default_factory=list)
     claims: list[PublishClaim] = field(default_factory=list)
     crafted: int = 0
+    craft_s: float = 0.0
+    """How long crafting takes."""
     compiled: int = 0
+    compile_s: float = 0.0
     forwarding_after_s: float | None = 0.0
     """The checker's Ready; None = never."""
     leaves: bool = True
@@ -351,6 +354,7 @@ class FakeWorld:
             routers=_Routers(self),
             outlets=self.outlets.ports(),
             bpf_directory="/run/haxlb/bpf",
+            firewall_table="haxlb_1",
         )
 
     def raise_up(self) -> Supervisor:
@@ -446,6 +450,7 @@ class FakeWorld:
     async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
         self.crafted += 1
         self.order.append("craft")
+        await asyncio.sleep(self.craft_s)
         if self.craft_problem:
             raise self.craft_problem
         return tuple(
@@ -457,6 +462,7 @@ class FakeWorld:
     async def compile(self, config: NodeConfig) -> str:
         del config
         self.compiled += 1
+        await asyncio.sleep(self.compile_s)
         if self.compile_problem:
             raise self.compile_problem
         return f"/run/haxlb/bpf/1/program-{self.compiled}"

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from haxlb.daemon.messages import ConfigureSpeaker, Happened, Notify, SpeakerStatus, Tracked, decode, encode
+from haxlb.daemon.messages import (
+    ConfigureSpeaker,
+    GarpFrame,
+    GarpFrames,
+    Happened,
+    Notify,
+    SpeakerStatus,
+    Tracked,
+    decode,
+    encode,
+)
 from haxlb.model.addresses import TtlLimits, Vip
 from haxlb.model.errors import PeerError
 from haxlb.model.facts import PeerHeard
@@ -18,6 +28,7 @@ from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus, LoopLag
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 
+VIP = IPv4Address("10.0.0.1")
 PLAIN = VrrpInstance(name="VI_1", interface="eth0", vrid=51)
 FULL = dataclasses.replace(
     PLAIN,
@@ -43,6 +54,7 @@ STATUS = InstanceStatus(
     "message",
     [
         ConfigureSpeaker(instances=(PLAIN, FULL), garp_frames=()),
+        GarpFrames(frames=(GarpFrame(interface="eth0", mac="02:00:00:00:00:01", vip=VIP, frame_hex="00"),)),
         ConfigureSpeaker(instances=(), garp_frames=(), settings=SpeakerSettings(vip_lifetime_s=0, spare=False)),
         Tracked(results=(TrackResult(kind=TrackKind.BFD, name="b", value=None, counts=False),)),
         Tracked(results=(TrackResult(kind=TrackKind.FILE, name="f", value=0),)),

@@ -172,6 +172,24 @@ def test_our_own_advert_is_not_heard():
         assert made.hear(own) is None
 
 
+def test_what_is_only_prepared_has_not_been_said():
+    made = member(V3)
+    made.prepare()
+    (own,) = datagrams(V3, US, 0)
+    assert made.hear(own) is not None, "somebody else has our address"
+    made.frames(0)
+    assert made.hear(replace(own, ttl=254)) is None, "it comes back"
+
+
+def test_what_is_prepared_follows_every_change():
+    made = member(V3)
+    made.prepare()
+    made.router.handle(made.link_input(replace(LINK, address=THIRD)), 0)
+    made.prepare()
+    assert {each.source for priority in (0, 100) for each in made.frames(priority)} == {THIRD}
+    assert made.hear(made.frames(0)[0]) is None
+
+
 def test_an_authentication_header_is_checked_every_time(decoded):
     made = member(AH)
     first = made.hear(from_peer(AH, sequence=5))

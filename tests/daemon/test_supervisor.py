@@ -7,9 +7,11 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.daemon.control import Reload, Resume, Show, Swap
+from haxlb.daemon.crafting import FRAMES_AT_ONCE
 from haxlb.daemon.messages import (
     ConfigureChecker,
     ConfigureSpeaker,
+    GarpFrames,
     HandOver,
     Happened,
     LinkAltered,
@@ -67,22 +69,39 @@ def test_a_speaker_that_dies_before_it_has_orders_is_not_mourned(play, kit):
     assert configured_at(world) == [pytest.approx(1.5)]
 
 
-def test_the_speaker_is_started_while_frames_are_crafted(play, kit):
-    world = play(nothing, kit.node())
-    assert world.order.index("start speaker") < world.order.index("craft")
+def test_frames_are_crafted_when_the_speaker_is_at_work(play, kit):
+    world = play(lambda _: asyncio.sleep(0.1), kit.node())
+    kinds = [type(each) for each in world.messages("speaker")]
+    assert kinds.index(ConfigureSpeaker) < kinds.index(GarpFrames)
+    assert world.crafted == 1
+    (orders,), (said,) = world.messages("speaker", ConfigureSpeaker), world.messages("speaker", GarpFrames)
+    assert orders.garp_frames == ()
+    assert [frame.vip for frame in said.frames] == [kit.vip().address]
 
 
-def test_where_nothing_can_be_crafted_the_speaker_that_waits_is_stopped(kit):
+def test_many_frames_come_in_portions(play, kit):
+    many = tuple(kit.vip(f"192.168.10.{number}") for number in range(100, 100 + FRAMES_AT_ONCE + 1))
+
+    world = play(lambda _: asyncio.sleep(0.1), kit.node(kit.instance(vips=many)))
+    assert [len(each.frames) for each in world.messages("speaker", GarpFrames)] == [FRAMES_AT_ONCE, 1]
+
+
+def test_where_nothing_can_be_crafted_the_speaker_works_all_the_same(kit):
     problem = HostError("scapy is missing", remedy="install it")
     world = kit.FakeWorld(loaded=Loaded(config=kit.node()), craft_problem=problem)
 
-    async def start():
-        await world.raise_up().run()
+    async def scene():
+        running = asyncio.ensure_future(world.raise_up().run())
+        await asyncio.sleep(0.1)
+        history = (await world.supervisor.status()).history
+        world.supervisor.stop("test")
+        await running
+        return history
 
-    with pytest.raises(HostError, match="scapy is missing"):
-        kit.run(start())
-    assert world.messages("speaker", ConfigureSpeaker) == []
-    assert world.messages("speaker", Stop)
+    history = kit.run(scene())
+    assert any("scapy is missing" in line for line in history)
+    assert len(world.messages("speaker", ConfigureSpeaker)) == 1
+    assert world.messages("speaker", GarpFrames) == []
 
 
 def test_without_virtual_servers_there_is_no_checker_and_nothing_is_compiled(play, kit):
@@ -100,11 +119,13 @@ def test_without_virtual_servers_what_an_earlier_run_forwarded_ends(play, kit):
 
 
 def test_children_are_told_the_configuration_frames_and_program(play, kit):
-    world = play(nothing, kit.node(servers=(kit.virtual_server(),)))
+    world = play(lambda _: asyncio.sleep(0.1), kit.node(servers=(kit.virtual_server(),)))
     (speaker,) = world.messages("speaker", ConfigureSpeaker)
     (checker,) = world.messages("checker", ConfigureChecker)
     assert speaker.instances == (kit.instance(),)
-    assert [frame.vip for frame in speaker.garp_frames] == [kit.vip().address]
+    assert speaker.firewall_table == "haxlb_1"
+    (said,) = world.messages("speaker", GarpFrames)
+    assert [frame.vip for frame in said.frames] == [kit.vip().address]
     assert (checker.program, checker.bpf_directory) == ("/run/haxlb/bpf/1/program-1", "/run/haxlb/bpf")
 
 
@@ -416,13 +437,14 @@ def test_a_change_of_servers_does_not_wake_the_speaker(play, kit):
     play(scene, kit.node(servers=(kit.virtual_server(),)))
 
 
-def test_a_new_address_is_crafted_before_the_speaker_hears_of_it(play, kit):
+def test_a_new_address_is_crafted_once_the_speaker_has_it(play, kit):
     async def scene(world):
         changed = kit.instance(vips=(kit.vip(), kit.vip("192.168.10.101")))
         world.loaded = Loaded(config=kit.node(changed))
         assert (await reload(world)).ok
-        orders = world.messages("speaker", ConfigureSpeaker)[-1]
-        assert {str(frame.vip) for frame in orders.garp_frames} == {"192.168.10.100", "192.168.10.101"}
+        await asyncio.sleep(0.1)
+        frames = world.messages("speaker", GarpFrames)[-1].frames
+        assert {str(frame.vip) for frame in frames} == {"192.168.10.100", "192.168.10.101"}
 
     play(scene, kit.node())
 
@@ -666,7 +688,16 @@ def test_a_changed_mac_has_the_frames_crafted_anew(play, kit):
 
     world = play(scene, kit.node())
     assert world.crafted == 2
-    assert len(world.messages("speaker", ConfigureSpeaker)) == 2
+    assert len(world.messages("speaker", GarpFrames)) == 2
+    assert len(world.messages("speaker", ConfigureSpeaker)) == 1
+
+
+def test_frames_that_are_on_their_way_are_not_crafted_again(play, kit):
+    async def scene(world):
+        world.supervisor.on_message("speaker", LinkAltered(interface="eth0", mac="02:00:00:00:00:01"))
+        await asyncio.sleep(0.1)
+
+    assert play(scene, kit.node()).crafted == 1
 
 
 def test_the_snapshot_follows_a_change_and_is_renewed(play, kit):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haxlb.health.timetable import GRACE_US, AbandonProbe, StartProbe, Timetable
+from haxlb.health.timetable import AT_ONCE, GRACE_US, AbandonProbe, StartProbe, Timetable
 from haxlb.model.node import Check
 from tests.health.worlds import check, seconds
 
@@ -58,6 +58,17 @@ def test_the_pause_counts_from_the_end_of_a_probe() -> None:
     table.pause(first.check, seconds(10), seconds(0.9))
     assert table.next_deadline() == seconds(10.9)
     assert started(table, seconds(10.9)).ticket != first.ticket
+
+
+def test_many_that_are_due_together_start_in_portions() -> None:
+    table = Timetable("lb1")
+    many = [replace(each, warmup_us=0) for each in MANY[: 2 * AT_ONCE + 1]]
+    table.configure(many, now=0)
+    portions = []
+    while table.next_deadline() == 0:
+        portions.append([each.check for each in table.start_due(0)[0]])
+    assert [len(each) for each in portions] == [AT_ONCE, AT_ONCE, 1]
+    assert {each for portion in portions for each in portion} == set(many)
 
 
 def test_equal_checks_are_one_probe() -> None:

@@ -12,7 +12,8 @@ import pytest
 from haxlb.daemon.messages import AskStatus, Logged, Stop
 from haxlb.linux.children import Children, dying
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
-from haxlb.linux.realtime import SUPERVISOR_NICE
+from haxlb.linux.niceness import SUPERVISOR_NICE
+from haxlb.linux.offspring import Cradle, start
 from haxlb.model.errors import HostError
 from haxlb.model.node import VrrpInstance
 
@@ -50,7 +51,7 @@ def modules(tmp_path, monkeypatch):
 
 
 class World:
-    def __init__(self, modules: dict[str, str]) -> None:
+    def __init__(self, modules: dict[str, str], cradle: Cradle | None = None) -> None:
         self.said: list[tuple[str, object]] = []
         self.malformed: list[str] = []
         self.exits: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
@@ -60,6 +61,7 @@ class World:
             on_exit=self._end,
             on_malformed=lambda name, _: self.malformed.append(name),
             modules=modules,
+            cradle=cradle,
         )
 
     def _hear(self, name: str, message: object) -> None:
@@ -425,3 +427,46 @@ def test_systemd_is_told_and_children_are_not(tmp_path, monkeypatch):
     notify(address, "STOPPING=1")  # the manager is gone: no error
     notify("", "READY=1")
     assert Path(path).exists()
+
+
+def test_the_speaker_that_waits_is_taken(modules):
+    async def scenario(cradle, pid):
+        world = World(modules, cradle)
+        world.children.start("checker")
+        assert world.children.start("speaker") == pid
+        await world.hello()
+        world.children.send("speaker", Stop(reason="test"))
+        world.children.send("checker", Stop(reason="test"))
+        return sorted([await world.exit(), await world.exit()])
+
+    waiting = start("speaker", modules["speaker"])
+    with Cradle(waiting) as cradle:
+        assert asyncio.run(scenario(cradle, waiting.process.pid)) == [("checker", 0), ("speaker", 0)]
+    assert waiting.process.returncode == 0
+
+
+def test_a_speaker_that_is_not_wanted_is_ended(modules):
+    waiting = start("speaker", modules["speaker"])
+    with Cradle(waiting):
+        pass
+    assert waiting.process.returncode == -signal.SIGKILL
+
+
+def test_in_the_place_of_one_that_has_died_waiting_another_one_is_started(modules):
+    async def scenario(cradle, pid):
+        world = World(modules, cradle)
+        assert world.children.start("speaker") != pid
+        world.children.send("speaker", Stop(reason="test"))
+        return await world.exit()
+
+    waiting = start("speaker", "no.such.module")
+    assert waiting.process.wait(10) == 1
+    with Cradle(waiting) as cradle:
+        assert asyncio.run(scenario(cradle, waiting.process.pid)) == ("speaker", 0)
+
+
+def test_it_ends_by_itself_when_whoever_started_it_is_gone(modules):
+    waiting = start("speaker", modules["speaker"])
+    waiting.end.close()
+    assert waiting.process.wait(10) == 9, "the end of its pipe"
+    waiting.dismiss()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 from collections.abc import Iterator
 from ipaddress import IPv4Address
+from pathlib import Path
 
-from haxlb.linux.firewall import Firewall
+from haxlb.linux.firewall import Firewall, name_of_table
 from haxlb.model.errors import HostError
 
 VIP = IPv4Address("192.0.2.1")
@@ -23,6 +25,16 @@ def no_more_descriptors() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_table_is_called_by_the_runtime_directory_however_that_is_written(tmp_path: Path) -> None:
+    assert name_of_table(Path("/run/haxlb")) == name_of_table(Path("/run/x/../haxlb")) == "haxlb"
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.symlink_to(one)
+    assert re.fullmatch("haxlb_[0-9a-f]{8}", name_of_table(one))
+    assert name_of_table(one) == name_of_table(two)
+    assert name_of_table(one) != name_of_table(tmp_path / "three")
 
 
 def test_without_descriptors_there_is_a_problem_and_no_crash() -> None:

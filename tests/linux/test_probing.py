@@ -14,8 +14,10 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Self
@@ -577,6 +579,69 @@ def test_whatever_breaks_inside_is_an_outcome() -> None:
             prober.close()
         assert outcomes[1].finding is Finding.FAILED
         assert outcomes[1].reason.startswith("the probe itself broke: ")
+
+    run(test())
+
+
+def test_what_fails_at_once_is_told_from_the_loop_and_not_within_the_call() -> None:
+    async def test() -> None:
+        outcomes: dict[int, Outcome] = {}
+        prober = Prober(outcomes.update)
+        for ticket in (1, 2):
+            check = tcp(9, bind_address=IPv4Address("192.0.2.1"))
+            prober.start(StartProbe(ticket=ticket, check=check, deadline_us=0))
+        assert outcomes == {}
+        await until(lambda: len(outcomes) == 2)
+        prober.start(StartProbe(ticket=3, check=check, deadline_us=0))
+        prober.close()
+        prober.start(StartProbe(ticket=4, check=check, deadline_us=0))
+        await asyncio.sleep(0)
+        assert set(outcomes) == {1, 2}
+        assert outcomes[1].reason.startswith("cannot bind to 192.0.2.1:0: ")
+
+    run(test())
+
+
+def test_a_server_that_never_stops_sending_holds_up_nobody_and_has_its_limit() -> None:
+    def flood(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            while True:
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+    async def test() -> None:
+        outcomes: dict[int, Outcome] = {}
+        prober = Prober(outcomes.update)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            flooding = threading.Thread(target=flood, args=(listener,))
+            flooding.start()
+            port = listener.getsockname()[1]
+            prober.start(StartProbe(ticket=1, check=http(port, connect_timeout_us=500_000), deadline_us=0))
+            async with Server(answering(response())) as server:
+                prober.start(StartProbe(ticket=2, check=http(server), deadline_us=0))
+                await until(lambda: len(outcomes) == 2)
+            prober.close()
+            flooding.join(10)
+        assert list(outcomes.items()) == [(2, passed("HTTP 200")), (1, failed("no answer in 0.5 s"))]
+
+    run(test())
+
+
+def test_the_deadlines_of_probes_that_have_ended_do_not_pile_up() -> None:
+    async def test() -> None:
+        outcomes: dict[int, Outcome] = {}
+        prober = Prober(outcomes.update)
+
+        def all_of(ticket: int) -> bool:
+            return len(outcomes) > ticket
+
+        with refusing_port() as port:
+            for ticket in range(2500):
+                prober.start(StartProbe(ticket=ticket, check=tcp(port, connect_timeout_us=60_000_000), deadline_us=0))
+                if ticket % 100 == 0:
+                    await until(partial(all_of, ticket))
+        await until(lambda: len(outcomes) == 2500)
+        assert len(prober._turns._deadlines) < 1500
+        prober.close()
 
     run(test())
 

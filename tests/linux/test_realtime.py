@@ -110,3 +110,23 @@ def test_without_the_capability_it_runs_on_and_says_so_once():
     (state,) = apply({"realtime_priority": 0, "nice": -5, "lock_memory": False}, drop="sys_nice")
     if resource.getrlimit(resource.RLIMIT_NICE)[0] == 0:
         assert (state["nice"], state["said"]) == (INHERITED, ["no_priority"])
+
+
+BUFFERS = """
+import resource, socket, sys
+from haxlb.linux.realtime import lock_memory
+lock_memory(print)
+one, two = socket.socketpair()
+faults = []
+for _ in range(20):
+    one.send(b"an answer")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    two.recv(1 << 18)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(max(faults[-10:]))
+"""
+
+
+def test_a_large_buffer_is_got_from_the_kernel_only_once():
+    done = subprocess.run([sys.executable, "-c", BUFFERS], capture_output=True, text=True, check=True)
+    assert done.stdout == "0\n"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haxlb.linux import inotify, track_files
+from haxlb.linux import inotify, track_directory
 from haxlb.linux.inotify import Event, Inotify
-from haxlb.linux.track_files import TrackFiles, parse, read
+from haxlb.linux.track_files import TrackFiles
+from haxlb.linux.track_number import parse, read
 from haxlb.model.errors import HostError
 from haxlb.model.tracking import TrackFile
 
@@ -37,6 +39,15 @@ class Bench:
 
     def log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append((event, fields))
+
+    async def made(self, path: Path, **settings: Any) -> int:
+        """Have a file made, and what it holds then."""
+        file = TrackFile(name="f", path=str(path), **settings)
+        self.files.create(file)
+        self.files.watch((file,))
+        value = await self.value()
+        self.files.watch(())
+        return value
 
     async def value(self) -> int:
         return (await self.told.get())[1]
@@ -246,7 +257,7 @@ def test_a_lost_event_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 pass
             yield Event(watch=-1, mask=inotify.OVERFLOW, name="")
 
-    monkeypatch.setattr(track_files, "Inotify", Overrun)
+    monkeypatch.setattr(track_directory, "Inotify", Overrun)
 
     async def test() -> None:
         path = tmp_path / "a" / "f"
@@ -284,14 +295,12 @@ def test_init_file(tmp_path: Path) -> None:
     async def test() -> None:
         path = tmp_path / "f"
         bench = Bench()
-        make = bench.files.create
-        make(TrackFile(name="f", path=str(path)))
+        assert await bench.made(path) == 0
         assert not path.exists()
-        make(TrackFile(name="f", path=str(path), init_value=5))
+        assert await bench.made(path, init_value=5) == 5
         assert path.read_text() == "5\n"
-        make(TrackFile(name="f", path=str(path), init_value=7))
-        assert path.read_text() == "5\n"
-        make(TrackFile(name="f", path=str(path), init_value=-7, init_overwrite=True))
+        assert await bench.made(path, init_value=7) == 5
+        assert await bench.made(path, init_value=-7, init_overwrite=True) == -7
         assert path.read_text() == "-7\n"
         assert bench.lines == []
 
@@ -306,13 +315,13 @@ def test_init_file_is_not_led_astray(tmp_path: Path) -> None:
         treasure.write_text("treasure")
         path.symlink_to(treasure)
         bench = Bench()
-        bench.files.create(TrackFile(name="f", path=str(path), init_value=7, init_overwrite=True))
+        await bench.made(path, init_value=7, init_overwrite=True)
         assert treasure.read_text() == "treasure"
         assert [event for event, _ in bench.lines] == ["track_file_not_made"]
         path.unlink()
         os.mkfifo(path)
-        bench.files.create(TrackFile(name="f", path=str(path), init_value=7, init_overwrite=True))
-        bench.files.create(TrackFile(name="g", path=str(tmp_path / "absent" / "g"), init_value=7))
+        await bench.made(path, init_value=7, init_overwrite=True)
+        await bench.made(tmp_path / "absent" / "f", init_value=7)
         assert [event for event, _ in bench.lines] == ["track_file_not_made"] * 3
 
     run(test())
@@ -324,7 +333,7 @@ def test_a_host_without_inotify_is_said_and_the_files_are_read_once(
     def refuse() -> None:
         raise HostError("inotify: Too many open files", remedy="raise it")
 
-    monkeypatch.setattr(track_files, "Inotify", refuse)
+    monkeypatch.setattr(track_directory, "Inotify", refuse)
 
     async def test() -> None:
         path = tmp_path / "f"
@@ -332,5 +341,23 @@ def test_a_host_without_inotify_is_said_and_the_files_are_read_once(
         bench = Bench(path)
         assert await bench.value() == 5
         assert [event for event, _ in bench.lines] == ["track_files_not_watched"]
+
+    run(test())
+
+
+def test_without_another_thread_a_file_counts_as_0_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def test() -> None:
+        bench = Bench(tmp_path / "f")
+        assert await bench.value() == 0
+        assert [event for event, _ in bench.lines] == ["track_file_not_watched"]
+        assert bench.lines[0][1]["reason"] == "can't start new thread"
+        bench.files.close()
 
     run(test())

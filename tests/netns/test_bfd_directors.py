@@ -17,8 +17,8 @@ from lab import Host
 from haxlb.daemon.messages import ConfigureTracker, encode
 from haxlb.model.node import Role
 from haxlb.model.tracking import BfdSession
+from tests.netns.site import Director
 from tests.netns.standin import eventually
-from tests.netns.test_supervisor import Director
 from tests.netns.test_tracker import Pair, configuration, only, tracked
 
 pytestmark = pytest.mark.netns
@@ -64,11 +64,8 @@ class Neighbor:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    try:
+    with Pair(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
@@ -104,7 +101,7 @@ def tracker_pid(director: Director, other_than: int = 0) -> int:
 
 
 def test_an_unweighted_session_is_a_fault_while_it_is_down(pair: Pair, neighbor: Neighbor) -> None:
-    one, two = pair.director(150, definition(), TRACKS), pair.director(100)
+    one, two = pair.tracker(150, definition(), TRACKS), pair.tracker(100)
     one.becomes(Role.MASTER)
     only(one, two)
     settled(one)
@@ -123,7 +120,7 @@ def test_an_unweighted_session_is_a_fault_while_it_is_down(pair: Pair, neighbor:
 
 
 def test_what_must_not_cost_the_role(pair: Pair, neighbor: Neighbor) -> None:
-    one, two = pair.director(150, definition(), TRACKS), pair.director(100)
+    one, two = pair.tracker(150, definition(), TRACKS), pair.tracker(100)
     one.becomes(Role.MASTER)
     only(one, two)
     before = transitions(one)
@@ -148,7 +145,7 @@ def test_what_must_not_cost_the_role(pair: Pair, neighbor: Neighbor) -> None:
 
 
 def test_a_weighted_session_moves_the_vip(pair: Pair, neighbor: Neighbor) -> None:
-    one, two = pair.director(150, definition("weight -60"), TRACKS), pair.director(100)
+    one, two = pair.tracker(150, definition("weight -60"), TRACKS), pair.tracker(100)
     one.becomes(Role.MASTER)
     eventually(lambda: value(one) == 1, "Up")
     only(one, two)

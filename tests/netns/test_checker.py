@@ -42,6 +42,7 @@ from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import (
     Check,
+    CheckerSettings,
     CheckKind,
     ForwardingSettings,
     HttpUrl,
@@ -327,6 +328,27 @@ def test_a_swap_and_a_reload(stage: Stage) -> None:
         assert stage.fetch(6) == {str(SECOND): 6}
         assert checker.order(SwapProgram(program="/nowhere/program")).startswith("cannot open")
         assert stage.fetch(4) == {str(SECOND): 4}
+
+
+def test_it_runs_as_the_operator_says_and_as_any_other_otherwise(stage: Stage) -> None:
+    with CheckerHandle(stage.director) as checker:
+        pid = checker.process.pid
+        assert checker.order(stage.orders()) == ""
+        assert (os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)) == (
+            os.sched_getscheduler(0),
+            os.getpriority(os.PRIO_PROCESS, 0),
+        )
+        hurried = replace(stage.config(), checker=CheckerSettings(nice=-7, cpus=(0,)))
+        assert checker.order(stage.orders(hurried)) == ""
+        assert os.getpriority(os.PRIO_PROCESS, pid) == -7
+        assert os.sched_getaffinity(pid) == {0}
+        timely = replace(stage.config(), checker=CheckerSettings(realtime_priority=3))
+        assert checker.order(stage.orders(timely)) == ""
+        assert os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR
+        assert os.sched_getparam(pid).sched_priority == 3
+        assert checker.order(stage.orders()) == ""
+        assert os.sched_getscheduler(pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_OTHER
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 0
 
 
 def test_a_program_on_tables_of_its_own_is_attached_only_when_they_are_full(stage: Stage) -> None:

@@ -16,11 +16,10 @@ from typing import Self
 import pytest
 
 from haxlb.model.node import Role
+from tests.netns.site import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip
 from tests.netns.standin import addresses, eventually, inside
-from tests.netns.test_supervisor import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip, site
 
 pytestmark = pytest.mark.netns
-__all__ = ["site"]
 
 SERVER = IPv4Address("10.8.0.30")
 RARE = "advert_int 1"

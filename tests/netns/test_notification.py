@@ -16,8 +16,8 @@ import pytest
 from lab import Lab
 
 from haxlb.model.node import Role
+from tests.netns.site import Director
 from tests.netns.standin import eventually
-from tests.netns.test_supervisor import Director
 
 pytestmark = pytest.mark.netns
 

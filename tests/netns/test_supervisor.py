@@ -5,187 +5,19 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from lab import Host, Lab
 
 from haxlb.cli.client import ask
-from haxlb.daemon.control import Answer, Failover, Resume, Show, Step, Swap
-from haxlb.linux.bpffs import unmount
-from haxlb.model.errors import Unreachable
+from haxlb.daemon.control import Answer, Failover, Resume, Step, Swap
 from haxlb.model.node import Role
-from haxlb.model.status import NodeStatus
-from tests.netns.standin import LIMIT_S, Ear, addresses, eventually
+from tests.netns.site import ONE, VIP, Director, carries_xdp, configuration, has_vip
+from tests.netns.standin import LIMIT_S, addresses, eventually
 
 pytestmark = pytest.mark.netns
-
-HAXLB = Path(sys.executable).with_name("haxlb")
-VIP = IPv4Address("10.8.0.100")
-ONE, TWO = IPv4Address("10.8.0.1"), IPv4Address("10.8.0.2")
-
-
-def configuration(
-    name: str, priority: int, *, vips: tuple[str, ...] = ("10.8.0.100/24",), servers: bool = True, unicast: str = ""
-) -> str:
-    """A director of version 3 with ten adverts a second: everything takes a tenth of the usual time."""
-    listed = "\n".join(f"        {vip}" for vip in vips)
-    service = """
-virtual_server 10.8.0.100 80 {
-    delay_loop 1
-    lb_algo wrr
-    lb_kind DR
-    protocol TCP
-    real_server 10.8.0.10 80 {
-        TCP_CHECK {
-            connect_timeout 1
-        }
-    }
-}
-"""
-    return f"""
-global_defs {{
-    router_id {name}
-}}
-vrrp_instance VI_1 {{
-    version 3
-    interface eth0
-    virtual_router_id 51
-    priority {priority}
-    advert_int 0.1
-    {unicast}
-    virtual_ipaddress {{
-{listed}
-    }}
-}}
-{service if servers else ""}
-"""
-
-
-class Director:
-    """`haxlb run` on a host."""
-
-    def __init__(self, host: Host, directory: Path, text: str, *, settings: str = "") -> None:
-        directory.mkdir()
-        self.host = host
-        self.config = directory / "keepalived.conf"
-        self.config.write_text(text)
-        self.settings = directory / "haxlb.yml"
-        # The lab's links are veths whose other ends carry a program.
-        self.settings.write_text("forwarding:\n  mode: native\n" + settings)
-        self.runtime_dir = directory / "run"
-        self.log = directory / "log"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def argv(self) -> list[str]:
-        return [
-            str(HAXLB),
-            "run",
-            *("-f", str(self.config)),
-            *("--settings", str(self.settings)),
-            *("--runtime-dir", str(self.runtime_dir)),
-            *("--log-level", "debug"),
-        ]
-
-    def start(self, *wrapper: str) -> Director:
-        with self.log.open("ab") as log:
-            self.process = self.host.start(*wrapper, *self.argv(), stdout=log, stderr=log)
-        return self
-
-    def refused(self, *wrapper: str) -> subprocess.CompletedProcess[str]:
-        """Start where it must not start, and wait for its end."""
-        return self.host.run(*wrapper, *self.argv(), check=False)
-
-    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [str(HAXLB), *words, "--runtime-dir", str(self.runtime_dir)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-    def status(self) -> NodeStatus | None:
-        """None while nobody answers."""
-        try:
-            return ask(self.runtime_dir, Show()).status
-        except Unreachable:
-            return None
-
-    def role(self) -> Role | None:
-        status = self.status()
-        return status.instances[0].role if status and status.instances else None
-
-    def becomes(self, role: Role) -> None:
-        try:
-            eventually(lambda: self.role() is role, f"{self.host.name} becomes {role.value}")
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.log.read_text()[-3000:]}") from None
-
-    def pid(self, name: str) -> int:
-        status = self.status()
-        assert status is not None
-        return next(each.pid for each in status.processes if each.name == name)
-
-    def events(self) -> list[str]:
-        lines = (line for line in self.log.read_text().splitlines() if line.startswith("{"))
-        return [json.loads(line)["event"] for line in lines]
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(timeout=LIMIT_S)
-
-    def close(self) -> None:
-        self.host.kill()
-        unmount(self.runtime_dir / "bpf")
-
-
-class Site:
-    """A client with an ear, and directors."""
-
-    def __init__(self, directory: Path) -> None:
-        self.lab = Lab(f"hxsv{os.getpid()}")
-        self.lab.__enter__()
-        self.directory = directory
-        self.directors: list[Director] = []
-        try:
-            self.client = self.lab.host("cl", "10.8.0.10/24")
-            self.ear = Ear(self.client.namespace)
-        except BaseException:
-            self.lab.close()
-            raise
-
-    def director(self, name: str, priority: int, **options: object) -> Director:
-        settings = str(options.pop("settings", ""))
-        number = len(self.directors) + 1
-        host = self.lab.host(name, f"10.8.0.{number}/24", director=True)
-        text = configuration(name, priority, **options)  # type: ignore[arg-type]
-        director = Director(host, self.directory / name, text, settings=settings)
-        self.directors.append(director)
-        return director
-
-    def close(self) -> None:
-        self.ear.close()
-        for director in self.directors:
-            director.close()
-        self.lab.close()
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def has_vip(director: Director, vip: IPv4Address = VIP) -> bool:
-    return vip in addresses(director.host)
-
-
-def carries_xdp(director: Director) -> bool:
-    return "prog/xdp" in director.host.run("ip", "link", "show", "eth0").stdout
 
 
 def test_who_reads_json_lines_meets_nothing_else(site):
@@ -231,6 +63,7 @@ def test_one_director_from_start_to_stop(site):
     before_ns = time.time_ns()
     assert one.stop() == 0
     assert not has_vip(one)
+    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0")
     assert len(site.ear.adverts_of(ONE, 0, since_ns=before_ns)) == 1
     assert carries_xdp(one), "what is still on its way here must be forwarded"
     assert one.cli("show").returncode == 69
@@ -243,8 +76,9 @@ def test_a_killed_speaker_leaves_no_address_and_comes_back(site):
     pid = one.pid("speaker")
     killed_ns = time.time_ns()
     os.kill(pid, signal.SIGKILL)
-    farewell = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
-    assert (farewell[0].at_ns - killed_ns) / 1e6 < 500
+    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
+    # One advert may have been under way.
+    assert [each.priority for each in site.ear.adverts_of(ONE, since_ns=killed_ns)].index(0) <= 1
     eventually(lambda: "process_died" in one.events(), "the death is in the log")
     one.becomes(Role.MASTER)
     assert one.pid("speaker") != pid
@@ -363,7 +197,7 @@ def test_scripts_that_hang_delay_the_end_and_no_hand_over(site, tmp_path):
     before_ns = time.time_ns()
     one.process.send_signal(signal.SIGTERM)
     farewell = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0")
-    assert (farewell[0].at_ns - before_ns) / 1e6 < 500
+    assert (farewell[0].at_ns - before_ns) / 1e6 < 2000, "before the script is given up"
     assert one.process.wait(timeout=LIMIT_S) == 0
     assert one.host.pids() == []
     assert "process_killed" not in one.events()
@@ -498,7 +332,7 @@ def test_a_killed_supervisor_takes_the_speaker_along_and_can_be_started_again(si
     before_ns = time.time_ns()
     one.process.kill()
     eventually(lambda: not has_vip(one), "the speaker hands over")
-    assert site.ear.adverts_of(ONE, 0, since_ns=before_ns)
+    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0")
     eventually(lambda: not one.host.pids(), "no process is left")
     assert carries_xdp(one)
     one.process.wait(timeout=LIMIT_S)

@@ -12,16 +12,13 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from lab import Lab
 
 from haxlb.model.node import Role
 from haxlb.model.status import TrackedStatus
-from tests.netns.standin import Ear, addresses, eventually
-from tests.netns.test_supervisor import Director
+from tests.netns.site import VIP, Director, Site, has_vip
+from tests.netns.standin import eventually
 
 pytestmark = pytest.mark.netns
-
-VIP = IPv4Address("10.8.0.100")
 
 
 def configuration(name: str, priority: int, definitions: str, tracks: str) -> str:
@@ -46,42 +43,19 @@ vrrp_instance VI_1 {{
 """
 
 
-class Pair:
-    """Two directors; the first one tracks something."""
+class Pair(Site):
+    """Directors, of which the first one tracks something."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.lab = Lab(f"hxtk{os.getpid()}")
-        self.lab.__enter__()
-        self.directors: list[Director] = []
-        try:
-            self.ear = Ear(self.lab.host("cl", "10.8.0.10/24").namespace)
-        except BaseException:
-            self.lab.close()
-            raise
-
-    def director(self, priority: int, definitions: str = "", tracks: str = "") -> Director:
-        number = len(self.directors) + 1
-        name = f"lb{number}"
-        host = self.lab.host(name, f"10.8.0.{number}/24", director=True)
-        made = Director(host, self.directory / name, configuration(name, priority, definitions, tracks))
-        self.directors.append(made)
-        return made.start()
-
-    def close(self) -> None:
-        self.ear.close()
-        for each in self.directors:
-            each.close()
-        self.lab.close()
+    def tracker(self, priority: int, definitions: str = "", tracks: str = "") -> Director:
+        """One more, started."""
+        name = f"lb{len(self.directors) + 1}"
+        return self.add(name, configuration(name, priority, definitions, tracks)).start()
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    try:
+    with Pair(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture
@@ -110,16 +84,12 @@ def tracked(director: Director, name: str = "chk") -> TrackedStatus | None:
     return next((each for each in status.tracked if each.name == name), None) if status else None
 
 
-def has_vip(director: Director) -> bool:
-    return VIP in addresses(director.host)
-
-
 def only(director: Director, other: Director) -> None:
     eventually(lambda: has_vip(director) and not has_vip(other), f"only {director.host.name} has the VIP")
 
 
 def test_a_weighted_script_moves_the_vip_and_brings_it_back(pair: Pair, trouble: Path) -> None:
-    one, two = pair.director(150, script(trouble, "weight -60"), TRACKED), pair.director(100)
+    one, two = pair.tracker(150, script(trouble, "weight -60"), TRACKED), pair.tracker(100)
     one.becomes(Role.MASTER)
     only(one, two)
     trouble.touch()
@@ -140,7 +110,7 @@ def test_a_weighted_script_moves_the_vip_and_brings_it_back(pair: Pair, trouble:
 
 
 def test_a_script_without_weight_makes_fault_at_once(pair: Pair, trouble: Path) -> None:
-    one, two = pair.director(150, script(trouble), TRACKED), pair.director(100)
+    one, two = pair.tracker(150, script(trouble), TRACKED), pair.tracker(100)
     one.becomes(Role.MASTER)
     only(one, two)
     failed_ns = time.time_ns()
@@ -166,11 +136,11 @@ def test_no_role_before_the_first_run_has_ended(pair: Pair, tmp_path: Path) -> N
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     slow = f'vrrp_script chk {{\n    script "/bin/cat {gate}"\n    interval 60\n}}\n'
-    one = pair.director(150, slow, TRACKED)
+    one = pair.tracker(150, slow, TRACKED)
     end = eventually(lambda: writer(gate), "the script runs")
     try:
         # The other one starts later and has the longer master_down_interval.
-        two = pair.director(100)
+        two = pair.tracker(100)
         two.becomes(Role.MASTER)
         assert one.role() not in (Role.MASTER, Role.BACKUP)
         assert not has_vip(one)
@@ -184,7 +154,7 @@ def test_a_stop_and_the_death_of_everything_end_a_script_that_runs(pair: Pair, t
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     slow = f'vrrp_script chk {{\n    script "/bin/cat {gate}"\n    interval 60\n}}\n'
-    one = pair.director(150, slow, TRACKED)
+    one = pair.tracker(150, slow, TRACKED)
     ends = [eventually(lambda: writer(gate), "the script runs")]
     assert one.stop() == 0
     assert is_broken(ends[0])
@@ -205,7 +175,7 @@ def is_broken(end: int) -> bool:
 
 def test_a_killed_tracker_changes_nothing_and_comes_back(pair: Pair, trouble: Path) -> None:
     trouble.touch()
-    one = pair.director(150, script(trouble), TRACKED)
+    one = pair.tracker(150, script(trouble), TRACKED)
     one.becomes(Role.FAULT)
     former = one.pid("tracker")
     os.kill(former, signal.SIGKILL)
@@ -221,7 +191,7 @@ def test_a_killed_tracker_changes_nothing_and_comes_back(pair: Pair, trouble: Pa
 
 def test_a_killed_speaker_learns_at_once_that_the_script_fails(pair: Pair, trouble: Path) -> None:
     trouble.touch()
-    one = pair.director(150, script(trouble), TRACKED)
+    one = pair.tracker(150, script(trouble), TRACKED)
     one.becomes(Role.FAULT)
     os.kill(one.pid("speaker"), signal.SIGKILL)
     eventually(lambda: "process_died" in one.events(), "it is dead")
@@ -230,7 +200,7 @@ def test_a_killed_speaker_learns_at_once_that_the_script_fails(pair: Pair, troub
 
 
 def test_a_script_that_comes_with_a_reload_costs_no_role(pair: Pair, trouble: Path) -> None:
-    one = pair.director(150)
+    one = pair.tracker(150)
     one.becomes(Role.MASTER)
     began_ns = time.time_ns()
     one.config.write_text(configuration("lb1", 150, script(trouble), TRACKED))
@@ -249,7 +219,7 @@ def test_a_script_that_comes_with_a_reload_costs_no_role(pair: Pair, trouble: Pa
 
 def test_a_script_that_is_not_there_is_an_alarm_and_no_fault(pair: Pair, tmp_path: Path) -> None:
     path = tmp_path / "absent"
-    one = pair.director(150, f'vrrp_script chk {{\n    script "{path}"\n    interval 0.1\n}}\n', TRACKED)
+    one = pair.tracker(150, f'vrrp_script chk {{\n    script "{path}"\n    interval 0.1\n}}\n', TRACKED)
     one.becomes(Role.MASTER)
     status = one.status()
     assert status is not None
@@ -280,7 +250,7 @@ vrrp_track_process proc {{
     weight 20
 }}
 """
-    one = pair.director(
+    one = pair.tracker(
         100, definitions, "    track_file {\n        num\n    }\n    track_process {\n        proc\n    }\n"
     )
     one.becomes(Role.MASTER)

@@ -17,7 +17,7 @@ from lab import Host, Lab
 
 from haxlb.linux.addresses import Addresses
 from haxlb.linux.announcer import Announcer
-from haxlb.linux.firewall import Firewall, quiet_interfaces, refused_addresses, ruleset
+from haxlb.linux.firewall import Firewall, name_of_table, quiet_interfaces, refused_addresses, ruleset
 from haxlb.linux.links import Links
 from haxlb.linux.log import Complaints
 from haxlb.linux.rtnetlink import Rtnetlink
@@ -89,7 +89,7 @@ class Kit:
     def ensure(self, *instances: VrrpInstance) -> list[HostError]:
         with inside(self.host.namespace):
             problems = self.macs.ensure(instances)
-        names = [each.virtual_mac.interface for each in instances if each.virtual_mac]
+        names = [mac.interface for each in instances for mac in each.virtual_macs]
         self.links.watch(["eth0", *names], [vip.address for each in instances for vip in each.vips])
         return problems
 
@@ -271,6 +271,69 @@ def test_it_comes_back_with_the_interface_below(lab: Lab, director: Host, kit: K
     director.run("ip", "link", "del", "tmp0")
 
 
+@pytest.fixture
+def further(director: Host) -> Iterator[tuple[str, str]]:
+    """Two more links of the director."""
+    names = ("tmp0", "tmp2")
+    for name, far in zip(names, ("tmp1", "tmp3"), strict=True):
+        director.run("ip", "link", "add", name, "type", "veth", "peer", "name", far)
+        for each in (name, far):
+            director.run("ip", "link", "set", each, "up")
+    yield names
+    for name in names:
+        director.run("ip", "link", "del", name)
+
+
+def of_addresses(name: str, base: str) -> VirtualMac:
+    return VirtualMac(interface=name, mac=MAC, base=base)
+
+
+def test_one_virtual_mac_on_several_interfaces(director: Host, kit: Kit, further: tuple[str, str]) -> None:
+    one, two = further
+    abroad = replace(VIP, address=IPv4Address("10.8.0.100"), interface="vrrp1.51")
+    instance = replace(
+        FOUR,
+        vips=(VIP, abroad),
+        address_macs=(of_addresses("vrrp1.51", one), of_addresses("vrrp2.51", two)),
+    )
+    assert kit.ensure(instance) == []
+    assert kit.macs.made == ("vrrp.51", "vrrp1.51", "vrrp2.51")
+    kit.addresses.add([VIP, abroad])
+    for name, base, vips in (("vrrp.51", "eth0", [VIP]), ("vrrp1.51", one, [abroad]), ("vrrp2.51", two, [])):
+        found = shown(director, name)
+        assert (found["address"], found["link"], "UP" in found["flags"]) == (MAC, base, True)
+        assert [each["local"] for each in found["addr_info"]] == [str(vip.address) for vip in vips]
+        assert setting(director, f"ipv4/conf/{base}/arp_ignore") == "1"
+        assert setting(director, f"ipv6/conf/{name}/disable_ipv6") == "1"
+    with inside(director.namespace):
+        kit.macs.retire([FOUR])
+    assert (shown(director, "vrrp1.51"), shown(director, "vrrp2.51")) == ({}, {})
+    assert shown(director, "vrrp.51")["address"] == MAC
+    kit.addresses.remove([VIP, abroad])
+
+
+def test_their_numbers_move_with_a_reload(director: Host, kit: Kit, further: tuple[str, str]) -> None:
+    one, two = further
+    before = replace(FOUR, address_macs=(of_addresses("vrrp1.51", one), of_addresses("vrrp2.51", two)))
+    after = replace(FOUR, address_macs=(of_addresses("vrrp1.51", two),))
+    index = kit.ensure(before) == [] and shown(director, "vrrp.51")["ifindex"]
+    with inside(director.namespace):
+        assert kit.macs.ensure([after]) == []
+        kit.macs.retire([after])
+    found = shown(director, "vrrp1.51")
+    assert (found["address"], found["link"], "UP" in found["flags"]) == (MAC, two, True)
+    assert shown(director, "vrrp2.51") == {}
+    assert shown(director, "vrrp.51")["ifindex"] == index, "what did not change was not touched"
+
+
+def test_without_the_interface_of_an_address_the_others_are_made(director: Host, kit: Kit) -> None:
+    (problem,) = kit.ensure(replace(FOUR, address_macs=(of_addresses("vrrp1.51", "absent0"),)))
+    assert str(problem) == (
+        "VI_4: no vrrp1.51: there is no interface absent0 (create it, or name another one in `dev`)"
+    )
+    assert shown(director, "vrrp.51")["address"] == MAC
+
+
 def test_a_kernel_without_ipvlan_says_so(director: Host, kit: Kit) -> None:
     present = director.run("ip", "link", "add", "link", "eth0", "name", "probe0", "type", "ipvlan", check=False)
     instance = replace(
@@ -335,14 +398,16 @@ def test_a_setting_of_an_absent_interface_is_one_line_in_the_log(director: Host)
 class Table:
     """The firewall inside the director."""
 
-    def __init__(self, host: Host, *, nft: str = "nft") -> None:
+    def __init__(self, host: Host, *, nft: str = "nft", name: str = "haxlb") -> None:
         self.host = host
+        self.name = name
         self.problems: list[HostError | None] = []
         self.nft = nft
 
     def run(self, *wanted: tuple[IPv4Address | IPv6Address, ...], close: bool = False) -> None:
         async def steps() -> None:
             firewall = Firewall(self.problems.append, nft=self.nft)
+            firewall.table = self.name
             for each in wanted:
                 firewall.refuse(each)
             await firewall.settled()
@@ -459,6 +524,19 @@ def test_the_last_order_counts_and_the_table_goes_with_us(table: Table) -> None:
     assert "10.9.0.100" not in table.listed()
     table.run((one,), close=True)
     assert table.listed() == ""
+
+
+def test_two_of_one_namespace_have_a_table_each(director: Host, table: Table) -> None:
+    other = Table(director, name=name_of_table(Path("/run/other")))
+    one, two = IPv4Address("10.9.0.100"), IPv4Address("10.9.0.101")
+    table.run((one,))
+    other.run((two,))
+    assert other.problems == [None]
+    assert "10.9.0.100" in table.listed()
+    assert "10.9.0.101" in table.listed()
+    other.run((two,), (one,), close=True)
+    assert "10.9.0.101" not in table.listed()
+    assert "10.9.0.100" in table.listed()
 
 
 def test_what_a_crash_has_left_is_removed_at_the_next_start(table: Table) -> None:

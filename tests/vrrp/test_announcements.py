@@ -165,17 +165,13 @@ def test_what_a_flood_has_left_unsaid_is_said_after_it():
 
 def _vmac(*, xmit_base: bool, everywhere: bool = False) -> Announcements:
     vips = tuple(
-        Vip(address=IPv4Address(f"192.0.2.{host}"), prefix_length=24, interface=interface, flags=flags)
-        for host, interface, flags in (
-            (1, "vrrp.51", ()),
-            (2, "vrrp.51", ()),
-            (3, "mac1", ("use_vmac",)),
-            (4, "eth2", ()),
-        )
+        Vip(address=IPv4Address(f"192.0.2.{host}"), prefix_length=24, interface=interface)
+        for host, interface in ((1, "vrrp.51"), (2, "vrrp.51"), (3, "mac1"), (4, "eth2"))
     )
     mac = VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33", xmit_base=xmit_base)
     config = GarpConfig(master_delay_us=0, master_repeat=0, extra_if_us=SECOND, extra_if_all=everywhere)
-    return _of(config, vips, virtual_mac=mac)
+    others = (VirtualMac(interface="mac1", mac="00:00:5e:00:01:33", base="eth1"),)
+    return _of(config, vips, virtual_mac=mac, address_macs=others)
 
 
 def test_virtual_macs_without_adverts_are_kept_in_the_switches_memory():

@@ -6,7 +6,7 @@ import dataclasses
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.node import VirtualMac, VrrpInstance
 from haxlb.model.routes import Route
 from haxlb.vrrp.holdings import put_on, swap, take_off
 from haxlb.vrrp.inputs import AddRoutes, AddVips, RemoveRoutes, RemoveVips
@@ -34,3 +34,14 @@ def test_a_route_that_changes_makes_room_first() -> None:
     coming, _, going = swap(ROUTED, changed)
     assert coming == [RemoveRoutes(routes=(GATEWAY,), rules=()), AddRoutes(routes=(other,), rules=())]
     assert going == []
+
+
+def test_addresses_come_back_to_an_interface_that_is_made_anew() -> None:
+    mac = VirtualMac(interface="vrrp.51", mac="00:00:5e:00:01:33", base="eth1")
+    abroad = dataclasses.replace(VIP, interface="vrrp.51")
+    before = dataclasses.replace(ROUTED, vips=(VIP, abroad), address_macs=(mac,))
+    for other in (dataclasses.replace(mac, base="eth2"), dataclasses.replace(mac, mac="02:00:00:00:00:01")):
+        after = dataclasses.replace(before, address_macs=(other,))
+        assert swap(before, after) == ([AddVips(vips=(abroad,))], (abroad,), [])
+    same = dataclasses.replace(before, address_macs=(dataclasses.replace(mac, group=7),))
+    assert swap(before, same) == ([], (), [])

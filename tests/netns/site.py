@@ -1,0 +1,184 @@
+"""For tests: whole directors, `haxlb run` each on a host of its own, and a client who hears them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, Self
+
+from lab import Host, Lab
+
+from haxlb.cli.client import ask
+from haxlb.daemon.control import Show
+from haxlb.linux.bpffs import unmount
+from haxlb.model.errors import Unreachable
+from haxlb.model.node import Role
+from haxlb.model.status import NodeStatus
+from tests.netns.standin import LIMIT_S, Ear, addresses, eventually
+
+HAXLB = Path(sys.executable).with_name("haxlb")
+VIP = IPv4Address("10.8.0.100")
+ONE, TWO = IPv4Address("10.8.0.1"), IPv4Address("10.8.0.2")
+
+
+def configuration(
+    name: str, priority: int, *, vips: tuple[str, ...] = ("10.8.0.100/24",), servers: bool = True, unicast: str = ""
+) -> str:
+    """A director of version 3 with ten adverts a second: everything takes a tenth of the usual time."""
+    listed = "\n".join(f"        {vip}" for vip in vips)
+    service = """
+virtual_server 10.8.0.100 80 {
+    delay_loop 1
+    lb_algo wrr
+    lb_kind DR
+    protocol TCP
+    real_server 10.8.0.10 80 {
+        TCP_CHECK {
+            connect_timeout 1
+        }
+    }
+}
+"""
+    return f"""
+global_defs {{
+    router_id {name}
+}}
+vrrp_instance VI_1 {{
+    version 3
+    interface eth0
+    virtual_router_id 51
+    priority {priority}
+    advert_int 0.1
+    {unicast}
+    virtual_ipaddress {{
+{listed}
+    }}
+}}
+{service if servers else ""}
+"""
+
+
+class Director:
+    """`haxlb run` on a host."""
+
+    def __init__(self, host: Host, directory: Path, text: str, *, settings: str = "") -> None:
+        directory.mkdir()
+        self.host = host
+        self.config = directory / "keepalived.conf"
+        self.config.write_text(text)
+        self.settings = directory / "haxlb.yml"
+        # The lab's links are veths whose other ends carry a program.
+        self.settings.write_text("forwarding:\n  mode: native\n" + settings)
+        self.runtime_dir = directory / "run"
+        self.log = directory / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def argv(self) -> list[str]:
+        return [
+            str(HAXLB),
+            "run",
+            *("-f", str(self.config)),
+            *("--settings", str(self.settings)),
+            *("--runtime-dir", str(self.runtime_dir)),
+            *("--log-level", "debug"),
+        ]
+
+    def start(self, *wrapper: str) -> Director:
+        with self.log.open("ab") as log:
+            self.process = self.host.start(*wrapper, *self.argv(), stdout=log, stderr=log)
+        return self
+
+    def refused(self, *wrapper: str) -> subprocess.CompletedProcess[str]:
+        """Start where it must not start, and wait for its end."""
+        return self.host.run(*wrapper, *self.argv(), check=False)
+
+    def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(HAXLB), *words, "--runtime-dir", str(self.runtime_dir)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    def status(self) -> NodeStatus | None:
+        """None while nobody answers."""
+        try:
+            return ask(self.runtime_dir, Show()).status
+        except Unreachable:
+            return None
+
+    def role(self) -> Role | None:
+        status = self.status()
+        return status.instances[0].role if status and status.instances else None
+
+    def becomes(self, role: Role) -> None:
+        try:
+            eventually(lambda: self.role() is role, f"{self.host.name} becomes {role.value}")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}\n{self.log.read_text()[-3000:]}") from None
+
+    def pid(self, name: str) -> int:
+        status = self.status()
+        assert status is not None
+        return next(each.pid for each in status.processes if each.name == name)
+
+    def events(self) -> list[str]:
+        lines = (line for line in self.log.read_text().splitlines() if line.startswith("{"))
+        return [json.loads(line)["event"] for line in lines]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=LIMIT_S)
+
+    def close(self) -> None:
+        self.host.kill()
+        unmount(self.runtime_dir / "bpf")
+
+
+class Site:
+    """A client with an ear, and directors. A context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lab = Lab(f"hxsv{os.getpid()}")
+        self.lab.__enter__()
+        self.directory = directory
+        self.directors: list[Director] = []
+        try:
+            self.client = self.lab.host("cl", "10.8.0.10/24")
+            self.ear = Ear(self.client.namespace)
+        except BaseException:
+            self.lab.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, name: str, text: str, *, settings: str = "") -> Director:
+        """One more director with this keepalived.conf, not started yet."""
+        host = self.lab.host(name, f"10.8.0.{len(self.directors) + 1}/24", director=True)
+        made = Director(host, self.directory / name, text, settings=settings)
+        self.directors.append(made)
+        return made
+
+    def director(self, name: str, priority: int, *, settings: str = "", **options: Any) -> Director:
+        """Likewise, with the usual one."""
+        return self.add(name, configuration(name, priority, **options), settings=settings)
+
+    def close(self) -> None:
+        self.ear.close()
+        for director in self.directors:
+            director.close()
+        self.lab.close()
+
+
+def has_vip(director: Director, vip: IPv4Address = VIP) -> bool:
+    return vip in addresses(director.host)
+
+
+def carries_xdp(director: Director) -> bool:
+    return "prog/xdp" in director.host.run("ip", "link", "show", "eth0").stdout
