@@ -308,7 +308,7 @@ struct scratch {
 	__u32 next;	      /* part of the program, after PROGRAM_COMPARE */
 	__u32 zero;
 	__u64 measure[7]; /* struct measure of choose.h */
-	__u64 zeros[6];
+	__u64 zeros[8];
 };
 
 #define RECORD_NONE 0

@@ -135,9 +135,11 @@ static __always_inline void look_for(const struct matter *matter, struct record 
 /* The other director, where it may know what we do not: it does not of services whose ring says it all. */
 static __always_inline const struct next_hop *peer_of(struct service *service)
 {
-	__u8 select = READ_ONCE(service->select);
+	__u64 select = READ_ONCE(service->select), known = select & SELECT_PEER_KNOWN;
 
-	return select & SELECT_PEER_KNOWN ? &service->peers[(select & SELECT_PEER) / SELECT_PEER] : NULL;
+	/* The compiler would make the pointer, and its absence, from the bit. */
+	OPAQUE(known);
+	return known ? &service->peers[(select & SELECT_PEER) / SELECT_PEER] : NULL;
 }
 
 static __always_inline int comes_from(const struct packet *packet, const struct next_hop *hop)
@@ -204,10 +206,10 @@ static __always_inline void identify_client(struct identity *identity, const str
 		client.address[0] = packet->address[0];
 		client.address[1] = packet->address[1];
 		if (bits && bits < 64) {
-			client.address[0] &= bpf_cpu_to_be64(~(~0ull >> bits));
+			client.address[0] &= __builtin_bswap64(~(~0ull >> bits));
 			client.address[1] = 0;
 		} else if (bits) {
-			client.address[1] &= bpf_cpu_to_be64(bits == 64 ? 0 : ~(~0ull >> (bits - 64)));
+			client.address[1] &= __builtin_bswap64(bits == 64 ? 0 : ~(~0ull >> (bits - 64)));
 		}
 	}
 	identify(identity, &client, matter->frontend.index, 0, matter->wide);

@@ -73,9 +73,8 @@ MAP_OF(sweeps, ARRAY, __u32, struct sweep, 1, 0);
 
 #endif
 
-#ifdef FD_flows
-#define bpf_tail_call bpf_tail_call_
-#endif
+/* Helper 12, as the kernel takes it: bcc has a function of its own, with the arguments in another order. */
+#define tail_call(context, programs, index) ((void (*)(void *, void *, __u32))12)(context, programs, index)
 
 static __always_inline void *element(void *map, __u32 index)
 {

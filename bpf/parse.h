@@ -77,13 +77,15 @@ static __always_inline int begins(const struct packet *packet)
 	return packet->protocol == IPPROTO_UDP || is_syn(packet);
 }
 
-/* Bytes of the frame from `offset`; of one that lies in several buffers all of them. */
-static __always_inline __u64 bytes_from(struct xdp_md *context, __u32 offset)
+/* Whether the frame ends before `length` bytes from `offset`; what lies in further buffers is asked for only where it counts. */
+static __always_inline int is_cut(struct xdp_md *context, __u32 offset, __u32 length)
 {
+	if ((void *)(long)context->data + offset + length <= (void *)(long)context->data_end)
+		return 0;
 #if WITH_JUMBO
-	return bpf_xdp_get_buff_len(context) - offset;
+	return bpf_xdp_get_buff_len(context) < offset + length;
 #else
-	return (void *)(long)context->data_end - (void *)(long)context->data - offset;
+	return 1;
 #endif
 }
 
@@ -154,7 +156,7 @@ static __always_inline enum reason parse4(struct xdp_md *context, __u32 offset, 
 		packet->identification = ip->id;
 		packet->fragment = ip->frag_off & bpf_htons(IP_FRAGMENT_OFFSET) ? LATER_FRAGMENT : FIRST_FRAGMENT;
 	}
-	if (packet->length < header || packet->length > bytes_from(context, offset))
+	if (packet->length < header || is_cut(context, offset, packet->length))
 		return REASON_MALFORMED;
 	if (packet->fragment == LATER_FRAGMENT)
 		return REASON_FRAGMENT;
@@ -183,7 +185,7 @@ static __always_inline enum reason parse6(struct xdp_md *context, __u32 offset, 
 	packet->address[1] = *((__u64 *)&ip->saddr + 1);
 	packet->fragment = WHOLE;
 	length = sizeof(*ip) + bpf_ntohs(ip->payload_len);
-	if (length > 0xffff || length > bytes_from(context, offset))
+	if (length > 0xffff || is_cut(context, offset, length))
 		return REASON_MALFORMED;
 	packet->length = length;
 #pragma unroll

@@ -29,7 +29,7 @@ static __always_inline int drop(enum reason reason)
 /* Go on in another part of the program; returns only where that is not built: then no service needs it. */
 static __always_inline int go_on(struct xdp_md *context, __u32 program)
 {
-	bpf_tail_call(context, MAP(programs), program);
+	tail_call(context, MAP(programs), program);
 	return pass(REASON_NO_SERVICE);
 }
 

@@ -18,7 +18,7 @@ from haxlb.linux import bpf
 from haxlb.model.errors import HostError
 
 _MOST: Final = 0xFFFF
-"""Flows remember both by 16 bits."""
+"""Flows remember them by 16 bits."""
 _REMEDY: Final = "stop haxlb, run `haxlb detach` and start again: connections of rr and wrr may then change servers"
 
 
@@ -60,10 +60,7 @@ class Maps:
                     _verify(shape, existing[shape.name], directory)
                 return cls(existing, sizes)
             for shape in shapes(sizes):
-                flags = bpf.F_MMAPABLE if shape.mmapable else 0
-                existing[shape.name] = bpf.map_create(
-                    shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]
-                )
+                existing[shape.name] = create(shape)
                 bpf.obj_pin(existing[shape.name], directory / shape.name)
         except BaseException:
             _close(existing)
@@ -83,7 +80,7 @@ class Maps:
                 )
         existing = _pinned(directory, names)
         try:
-            sizes = _at_least(Sizes(services=0, backends=0, flow_buckets_log2=0), existing)
+            sizes = _at_least(Sizes(services=0, frontends=0, backends=0, rings=0, flow_buckets_log2=0), existing)
             for shape in shapes(sizes):
                 _verify(shape, existing[shape.name], directory)
         except BaseException:
@@ -113,6 +110,14 @@ class Maps:
         """Write a value of a map; the same one for every CPU of a per-CPU map."""
         copies = possible_cpus() if self._shapes[name].kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1
         bpf.map_update(self.fds[name], key, value * copies)
+
+
+def create(shape: MapShape) -> int:
+    """File descriptor of a new map of this shape. Raises HostError."""
+    flags = bpf.F_MMAPABLE if shape.mmapable else 0
+    return bpf.map_create(
+        shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]
+    )
 
 
 def verify_version(directory: Path) -> None:
@@ -147,13 +152,16 @@ def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
     """The sizes of the maps that exist, those asked for of the others. Raises HostError for more than can be."""
     entries = {name: bpf.map_info(fd).max_entries for name, fd in existing.items()}
     sizes = Sizes(
-        services=max(asked.services, entries.get("endpoints", 0)),
+        services=max(asked.services, entries.get("services", 1) - 1),
+        frontends=max(asked.frontends, entries.get("endpoints", 0)),
         backends=max(asked.backends, entries.get("backends", 0)),
+        rings=max(asked.rings, entries.get("rings", 0)),
         flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
     )
-    if max(sizes.services, sizes.backends) > _MOST:
+    if max(sizes.services, sizes.frontends, sizes.backends) > _MOST:
         raise HostError(
-            f"{sizes.services} virtual and {sizes.backends} real servers: the forwarder can count {_MOST}",
+            f"{sizes.services} virtual servers of {sizes.frontends} endpoints, and {sizes.backends} real servers: "
+            f"the forwarder can count {_MOST}",
             remedy="lower forwarding.max_services, or split the configuration",
         )
     return sizes

@@ -122,7 +122,7 @@ class InstanceStatus:
 class RealServerStatus:
     """One server of one virtual server."""
 
-    address: IPv4Address
+    address: IPAddress
     port: int
     weight: int
     """Effective: 0 while drained or inhibited."""
@@ -141,14 +141,23 @@ class RealServerStatus:
     is_sorry: bool = False
     checked_at: float | None = None
     """End of its last probe; None = not probed yet, or no check."""
+    method: str = "DR"
+    active: int | None = None
+    """Connections on record, half-open ones included; None = the scheduler keeps no record."""
+    inactive: int | None = None
+    """Closing ones."""
+    overloaded: bool = False
+    """uthreshold is reached, and lthreshold not yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualServerStatus:
     """One virtual server."""
 
-    address: IPv4Address
+    address: IPAddress
+    """Of several the first."""
     port: int
+    """0 = all ports."""
     protocol: str
     scheduler: str
     quorum_up: bool
@@ -158,6 +167,10 @@ class VirtualServerStatus:
     packets: int = 0
     bytes: int = 0
     flows: int = 0
+    name: str = ""
+    endpoints: tuple[str, ...] = ()
+    """All of them: `[10.0.0.1]:tcp:80`."""
+    persistence_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
