@@ -156,7 +156,9 @@ struct load {
 	__u32 inactive; /* closing */
 	__u32 overloaded;
 	__u32 zero;
-	__u8 zeros[48];
+	__u32 counted_active; /* by the sweep that is to count them, 0 before it */
+	__u32 counted_inactive;
+	__u8 zeros[40];
 };
 
 /* States of a flow. */
@@ -265,6 +267,16 @@ struct sweep {
 	__u32 next; /* bucket */
 	__u32 zero;
 	__u64 expired; /* flows */
+};
+
+#define SWEEP_BUCKETS 16 /* of one run */
+
+/* What the sweep is to do, behind an Ethernet header. */
+struct sweep_order {
+	__u32 backend;	/* 0 = sweep; else correct its load: */
+	__s32 active;	/* by so many */
+	__s32 inactive;
+	__u32 counting; /* count the flows that go on, too */
 };
 
 /*

@@ -21,7 +21,7 @@ _HOP: Final = struct.Struct("=6s6sI")
 _GENERATION: Final = struct.Struct("=IHH")
 _SERVICE: Final = struct.Struct("=BBBB4sI4x24s8xII8x16s16s16s16x")
 _BACKEND: Final = struct.Struct("=BBHHBBIIIHH16s16s8x16s16s2sHBB2s24x")
-_LOAD: Final = struct.Struct("=III4x48x")
+_LOAD: Final = struct.Struct("=III4xII40x")
 
 SELECT_CURRENT: Final = 0x03
 SELECT_FORMER_SHIFT: Final = 2
@@ -342,5 +342,5 @@ class LoadRecord:
     @staticmethod
     def unpack(raw: bytes, index: int = 0) -> Load:
         """The load at an index of the whole of `loads`, or of one value."""
-        active, inactive, overloaded = _LOAD.unpack_from(raw, index * LOAD_BYTES)
+        active, inactive, overloaded, *_ = _LOAD.unpack_from(raw, index * LOAD_BYTES)
         return Load(active=active, inactive=inactive, overloaded=bool(overloaded))

@@ -25,6 +25,7 @@ F_MMAPABLE: Final = 1 << 10
 F_XDP_HAS_FRAGS: Final = 1 << 5
 """Of a program: it takes frames of several buffers."""
 
+PROG_TYPE_SCHED_CLS: Final = 3
 PROG_TYPE_XDP: Final = 6
 ATTACH_XDP: Final = 37
 F_REPLACE: Final = 1 << 2

@@ -32,6 +32,8 @@ from haxlb.linux.maps import Maps, create, verify_version
 from haxlb.model.errors import HaxlbError, HostError
 
 _ATTACHED: Final = "forward"
+_SWEEP: Final = "sweep"
+_SOURCES: Final = ("forward.c", "sweep.c")
 _HEADERS: Final = Path("/usr/include")
 _ERROR_LINES: Final = 4
 
@@ -63,6 +65,8 @@ def build(order: Order) -> Path:
         code = _compile(maps, parts, order)
         with closing(bpf.prog_load(code.pop(_ATTACHED), name=order.name, flags=flags)) as program:
             tag = bpf.program_info(program).tag
+            with closing(bpf.prog_load(code.pop(_SWEEP), name="haxlb_sweep", kind=bpf.PROG_TYPE_SCHED_CLS)) as sweep:
+                _pin_over(sweep, directory / f"sweep-{tag}")
             for part, instructions in code.items():
                 with closing(bpf.prog_load(instructions, name=f"haxlb_{part}"[:15], flags=flags)) as loaded:
                     bpf.map_update(parts, INDEX.pack(PROGRAMS.index(part)), INDEX.pack(loaded))
@@ -139,9 +143,11 @@ def _compile(maps: Maps, parts: int, order: Order) -> dict[str, bytes]:
     ]
     with _stderr_caught() as caught:
         try:
-            module = BPF(text=(place / "forward.c").read_text(encoding="utf-8"), cflags=flags)
+            # One module: bcc takes what is in its main file only, and half a second for each.
+            text = "".join((place / name).read_text(encoding="utf-8") for name in _SOURCES)
+            module = BPF(text=text, cflags=flags)
             built = {lib.bpf_function_name(module.module, each) for each in range(lib.bpf_num_functions(module.module))}
-            names = [name for name in (_ATTACHED, *PROGRAMS) if f"haxlb_{name}".encode() in built]
+            names = [name for name in (_ATTACHED, _SWEEP, *PROGRAMS) if f"haxlb_{name}".encode() in built]
             code: dict[str, bytes] = {name: module.dump_func(f"haxlb_{name}") for name in names}
         except Exception as problem:  # bcc raises bare Exception
             lines = [line for line in caught() if "error" in line or "rror:" in line] or caught()
@@ -188,7 +194,8 @@ def _prune(directory: Path, newest: Path) -> None:
             identity = bpf.program_info(program).id
         if pin != newest and identity not in attached:
             pin.unlink()
-            pin.with_name(pin.name.replace("prog-", "parts-")).unlink(missing_ok=True)
+            for beside in ("parts-", "sweep-"):
+                pin.with_name(pin.name.replace("prog-", beside)).unlink(missing_ok=True)
 
 
 def main(argv: list[str] | None = None) -> int:
