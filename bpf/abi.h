@@ -32,7 +32,7 @@ struct endpoint {
 	__be32 address;
 	__be16 port;
 	__u8 protocol;
-	__u8 zero;
+	__u8 portless; /* 1, with port 0: of packets that do not tell theirs, where one service has the whole address */
 };
 
 /* Key of `endpoints6`. */
@@ -40,7 +40,7 @@ struct endpoint6 {
 	__u8 address[16];
 	__be16 port;
 	__u8 protocol;
-	__u8 zero;
+	__u8 portless;
 };
 
 #define FRONTEND_STATELESS 0x01	 /* the ring says it all, but for slots that are exceptions */
@@ -117,6 +117,7 @@ struct service {
 #define BACKEND_ALIVE 0x01
 #define BACKEND_HOP 0x02   /* which of `hops` */
 #define BACKEND_LOCAL 0x04 /* the server is this host: its packets are the kernel's */
+#define BACKEND_TAGGED 0x08 /* the one of `vlans` that goes with BACKEND_HOP is not 0 */
 
 #define METHOD_DR 0
 #define METHOD_TUN 1
@@ -125,6 +126,8 @@ struct service {
 #define TUNNEL_IPIP 0 /* ip6ip6 and the mixed forms likewise */
 #define TUNNEL_GUE 1
 #define TUNNEL_GRE 2
+
+#define TUNNEL_CHECKSUM 0x01 /* of the UDP or GRE header */
 
 /* Value of `backends`: one real server of one service. The first line is what every packet reads. */
 struct backend {
@@ -223,18 +226,49 @@ struct datagram {
 	__u8 source[16];
 	__u8 destination[16];
 	__u32 identification;
-	__u8 protocol;
+	__u8 protocol; /* IPv6: 0, its fragments need not agree on it */
 	__u8 zero[3];
 };
+
+#define FRAGMENT_ASKED 0x01    /* the other director was asked about the first one */
+#define FRAGMENT_ANSWERED 0x02 /* it was sent back to the other director */
+#define FRAGMENT_SHARED 0x04   /* FRONTEND_SHARED */
 
 /* Value of `fragments`: where the first one went. */
 struct fragment {
 	__u16 backend;
 	__u8 incarnation;
-	__u8 zero;
+	__u8 flags;
 	__u16 service;
-	__u16 zeros;
+	__be16 kind; /* EtherType that the other director got it with; 0 = the packet's own */
 	__u32 stamp; /* jiffies */
+};
+
+/* Key of `replies`: what the answer of a server says. IPv4: the first four bytes of the addresses. */
+struct answer {
+	__u8 client[16];
+	__u8 server[16];
+	__be16 client_port;
+	__be16 server_port;
+	__u8 protocol;
+	__u8 zero[3];
+};
+
+#define REPLY_ANY_PORT 0x01 /* FRONTEND_ANY_PORT */
+
+/* Value of `replies`: the flow that it answers, the address that the client knows, and the way to the client. */
+struct reply {
+	__u64 check; /* of the key: the memory of an entry that is removed may be another one's while it is read */
+	__u8 address[16];
+	__be16 port;
+	__u16 frontend;
+	__u16 service;
+	__u16 backend;
+	__u8 incarnation;
+	__u8 flags;
+	__u16 vlan;
+	__u32 stamp; /* jiffies: of `reply_fragments` */
+	struct next_hop hop;
 };
 
 /* Key of `localities`: the destination address of lblc and lblcr. */
@@ -299,6 +333,7 @@ struct sweep_order {
 #define PROGRAM_TUNNEL 13
 #define PROGRAM_NAT 14
 #define PROGRAM_REPLY 15 /* NAT: what a server answers */
+#define PROGRAM_TAG 16   /* a frame that leaves with other VLAN tags than it came with */
 #define PROGRAMS 24
 
 /* Value of `scratchpad`, per CPU: what one part of the program tells the next. */
@@ -318,9 +353,11 @@ struct scratch {
 	__u64 value; /* of the record */
 	__u8 destination[16]; /* as in struct locality */
 	__u32 next;	      /* part of the program, after PROGRAM_COMPARE */
-	__u32 zero;
+	__u32 length;	      /* of IP, as it is counted: for PROGRAM_TAG */
 	__u64 measure[7]; /* struct measure of choose.h */
-	__u64 zeros[8];
+	__u32 errors_since; /* jiffies: ICMP errors of a tunnel are counted by the second */
+	__u32 errors;
+	__u64 zeros[7];
 };
 
 #define RECORD_NONE 0
@@ -356,6 +393,7 @@ enum reason {
 	/* dropped */
 	REASON_NO_SERVER,
 	REASON_NO_ROOM, /* the frame cannot be made longer, or the packet not be fragmented */
+	REASON_HOP_LIMIT, /* NAT: it has come to the end of its TTL */
 	REASON_COUNT
 };
 

@@ -12,6 +12,7 @@
 
 #include "maps.h"
 #include "parse.h"
+#include "replies.h"
 
 #define SECONDS(n) ((__u32)(n) * TICKS_PER_SECOND)
 #define CLOSING_SURE 2 /* seconds for which a closing flow without a packet is not in doubt */
@@ -315,6 +316,7 @@ static __always_inline struct flow *flow_claim(void *bucket, const struct identi
 	if (__sync_val_compare_and_swap(&best->value, best_value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) != best_value)
 		return NULL;
 	account(best_value, -1);
+	forget_reply(best, best_value, wide);
 	WRITE_ONCE(best->key, identity->key);
 	if (wide) {
 		WRITE_ONCE(((struct wide_flow *)best)->rest[0], identity->rest[0]);

@@ -63,6 +63,8 @@ MAP_OF(interfaces, HASH, __u32, struct own_mac, 256, 0);
 MAP_OF(virtual_macs, HASH, struct virtual_mac, __u32, 1024, 0);
 MAP_OF(devices, DEVMAP_HASH, __u32, __u32, 256, 0);
 MAP_OF(fragments, LRU_HASH, struct datagram, struct fragment, 8192, 0);
+MAP_OF(replies, HASH, struct answer, struct reply, REPLIES, 0);
+MAP_OF(reply_fragments, LRU_HASH, struct datagram, struct reply, 4096, 0);
 MAP_OF(localities, LRU_HASH, struct locality, struct locality_servers, 4096, 0);
 MAP_OF(programs, PROG_ARRAY, __u32, __u32, PROGRAMS, 0);
 MAP_OF(scratchpad, PERCPU_ARRAY, __u32, struct scratch, 1, 0);

@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding.wanted import Tally
 
 ABI_VERSION: Final = 2
-SHAPES_DIGEST: Final = "bd75ea4a"
+SHAPES_DIGEST: Final = "a3c70a36"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -46,6 +46,7 @@ PROGRAMS: Final = (
     "tunnel",
     "nat",
     "reply",
+    "tag",
 )
 """Parts of the program by their place in `programs`; a part is the function haxlb_<name>. haxlb_forward is attached."""
 PROGRAM_PLACES: Final = 24
@@ -78,6 +79,7 @@ REASONS: Final = (
     "loop",
     "no_server",
     "no_room",
+    "hop_limit",
 )
 """Names of `enum reason`, in its order."""
 
@@ -176,6 +178,8 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("virtual_macs", hashed, 12, index, 1024),
         shape("devices", MapKind.DEVMAP_HASH, index, index, 256),
         shape("fragments", MapKind.LRU_HASH, 40, 12, 8192),
+        shape("replies", hashed, 40, 56, sizes.replies),
+        shape("reply_fragments", MapKind.LRU_HASH, 40, 56, 4096),
         shape("localities", MapKind.LRU_HASH, 24, 32, 4096),
         shape("scratchpad", percpu, index, 192, 1),
         shape("service_tallies", percpu, index, TALLY_BYTES, services),
