@@ -56,6 +56,8 @@ LIFETIME_NEW: Final = 60
 NEW_SURE: Final = 3
 CLOSING_SURE: Final = 2
 PICK_ATTEMPTS: Final = 8
+SWEEP_BUCKETS: Final = 16
+"""Of one run of the sweep; every table holds a multiple."""
 
 REASONS: Final = (
     "forwarded",
