@@ -21,6 +21,9 @@
 #include "choose.h"
 #include "send.h"
 #include "related.h"
+#if WITH_TUNNEL
+#include "tunnel.h"
+#endif
 
 /* How a frame of the other director is to be read. */
 #define PLAIN 0
@@ -780,6 +783,13 @@ PART(decide6)
 PART(place6)
 {
 	return place(context, FAMILY_IPV6, 1);
+}
+#endif
+
+#if WITH_TUNNEL
+PART(tunnel)
+{
+	return tunnel(context);
 }
 #endif
 
