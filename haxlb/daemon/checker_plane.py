@@ -40,6 +40,8 @@ class DataPlane:
         self._applied: WantedTable | None = None
         self._attachment: Attachment | None = None
         self._attached: Attachment | None = None
+        self._carriers: frozenset[str] = frozenset()
+        """Where it was attached: of a VLAN, the interface below."""
         self._look_at: int | None = None
         self._retry_at: int | None = None
         self._pause_us = FIRST_RETRY_US
@@ -144,14 +146,14 @@ class DataPlane:
             # the way to find out, and to say, why it cannot be done.
             self._applied = self._attached = None
             return
-        missing = [each for each in self._attached.interfaces if each not in there]
+        missing = self._carriers - there
         if missing:
-            self._reports.log("warning", "program_missing", interfaces=" ".join(missing))
+            self._reports.log("warning", "program_missing", interfaces=" ".join(sorted(missing)))
             self._attached = None
 
     def _attach(self, wanted: Attachment, now: int) -> list[str]:
         try:
-            self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
+            links = self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
         except HostError as refusal:
             # The tables may be new ones, made where somebody had removed ours: never attach before they are full.
             self._applied = None
@@ -160,6 +162,7 @@ class DataPlane:
             self.swaps += 1
         self._swapping = False
         self._attached = wanted
+        self._carriers = frozenset(each.interface for each in links)
         self._look_at = now + LOOK_EVERY_US
         return []
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
+from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.niceness import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.model.errors import HostError, PeerError
@@ -94,8 +95,9 @@ class Builder:
 
     def _link(self, interface: str) -> bool:
         try:
-            return (self.directory / "links" / str(socket.if_nametoindex(interface))).exists()
-        except OSError:
+            below, _ = carrier_of(interface)
+            return (self.directory / "links" / str(socket.if_nametoindex(below))).exists()
+        except (OSError, HostError):
             return False
 
 

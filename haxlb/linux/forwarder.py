@@ -22,6 +22,7 @@ from haxlb.forwarding.plan import Actual, Delete, Plan, Write, WriteRing, deaths
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
+from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
@@ -147,16 +148,22 @@ class Forwarder:
 
         `mode` is auto, native or generic. Interfaces that are no longer named are detached, and what another version of
         haxlb has pinned beside this one's is removed. Raises HostError; the interfaces before the one that failed then
-        carry the new program. An interface that does not exist is one that failed, but the last: the others need not
-        wait until it is there (dynamic_interfaces).
+        carry the new program. Where an interface is made on another one (a VLAN, a macvlan) it is that one: its frames,
+        tags and all, are seen there. An interface that does not exist is one that failed, but the last: the others need
+        not wait until it is there (dynamic_interfaces).
         """
         indices: dict[str, int] = {}
         absent: list[HostError] = []
         for interface in interfaces:
             try:
-                indices[interface] = xdp.interface_index(interface)
+                below, tag = carrier_of(interface)
+                indices[below] = xdp.interface_index(below)
             except HostError as problem:
                 absent.append(problem)
+                continue
+            if below != interface:
+                fields = {"interface": interface, "below": below, "vlan": str(tag or "none")}
+                self._log("info", "attached_below", fields)
         with closing(bpf.obj_get(Path(program))) as fd:
             if set(bpf.program_info(fd).map_ids) != self._maps.ids():
                 # It would find no service, or those of the past, and nobody would write its tables.

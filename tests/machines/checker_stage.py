@@ -11,6 +11,7 @@ from haxlb.daemon.checker import Checker
 from haxlb.forwarding.wanted import Counters, NextHop, WantedTable
 from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
+from haxlb.model.addresses import IPAddress
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import BackendChanged, Fact
@@ -90,7 +91,7 @@ class Stage:
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.answers: list[tuple[str, str]] = []
         self.saved: list[dict[str, bool]] = [remembered] if remembered else []
-        self.followed: tuple[IPv4Address, ...] = ()
+        self.followed: tuple[IPAddress, ...] = ()
         self.deadline: int | None = None
         self.sick: dict[Check, Outcome] = {}
         self.forwarder = forwarder(self)
@@ -121,7 +122,7 @@ class Stage:
     def abandon(self, ticket: int) -> None:
         self.calls.append(f"abandon {ticket}")
 
-    def follow(self, addresses: Iterable[IPv4Address]) -> None:
+    def follow(self, addresses: Iterable[IPAddress]) -> None:
         self.followed = tuple(addresses)
 
     def run(self, queue: str, command: Command) -> None:
