@@ -2,7 +2,8 @@
 
 It says what Speaker.configure, Checker.configure and the reload procedure do with the difference of two
 configurations, as tests/machines/test_reload.py holds them to it. An instance is the same one by interface and VRID, a
-virtual server by its endpoint, a real server by address and port in it, a check by all of its parameters.
+virtual server by its name (its address and port, its group or its mark), a real server by address and port in it, a
+check by all of its parameters.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
             name="virtual_server_groups",
             fate=Fate.KEPT,
             reason="they are others",
-            effects=("nothing: they are not supported yet",),
+            effects=("what comes of it stands with the virtual servers that use them",),
         )
     was, will = before.forwarding_interfaces, after.forwarding_interfaces
     if was != will:
@@ -141,6 +142,10 @@ def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[st
 _SETTINGS: dict[str, tuple[Fate, tuple[str, ...]]] = {
     "node": (Fate.DEFERRED, ("the director keeps its name until haxlb is restarted",)),
     "mqtt": (Fate.RETUNED, ("the connection to the broker is made anew",)),
+    "lvs_timeouts": (
+        Fate.RETUNED,
+        ("the forwarder is compiled anew and exchanged; connections stay, and live by the new times",),
+    ),
     "speaker": (
         Fate.RETUNED,
         ("the life of VIPs and log_unknown_vrids count at once, the rest when the speaker starts the next time",),

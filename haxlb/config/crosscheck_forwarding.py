@@ -26,16 +26,17 @@ def check_virtual_macs(
                 behind.setdefault(vip.address, placed)
     for each in servers:
         server = each.virtual_server
-        owner = behind.get(server.endpoint.address)
-        if owner is None:
+        served = next((endpoint for endpoint in server.endpoints if endpoint.address in behind), None)
+        if served is None:
             continue
+        owner = behind[served.address]
         entry = owner.section.entry("use_vmac") or owner.section.entry("use_vmac_addr")
         place = "" if entry is None else f" ({entry.words[0].span})"
         word = "use_vmac" if entry is None else entry.keyword.name
         complaints.error(
             "vmac-not-forwarded",
             each.head,
-            f"virtual_server {server.endpoint} is not served: {owner.instance.name} has {word}, and the forwarder"
+            f"virtual_server {served} is not served: {owner.instance.name} has {word}, and the forwarder"
             " does not take frames to a virtual MAC yet",
             f"remove {word} from vrrp_instance {owner.instance.name}{place}",
         )

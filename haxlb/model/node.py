@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits, Vip
 from haxlb.model.commands import NO_COMMAND, Command
@@ -266,6 +265,11 @@ class Check(HashedOnce):
     """Host header where the url names none."""
     sni: str | None = None
     """Server name sent in the TLS handshake; None = none is sent."""
+
+    @property
+    def target(self) -> str:
+        """`address:port`, of IPv6 `[address]:port`."""
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ def test_a_dead_server_leaves_within_its_fall_time_and_returns() -> None:
     assert (fact.virtual_server, fact.real_server, fact.up) == (str(VIP), "192.168.10.21:80", False)
     assert fact.reason == "TCP_CHECK: connection refused, twice in a row"
     assert fact.at_us - died <= fall_time_us(probe)
-    assert changed == PoolChanged(endpoint=VIP)
+    assert changed == PoolChanged(virtual_server=str(VIP))
     assert alive(bench.pool()) == [("192.168.10.22:80", 1)]
     del bench.sick[probe]
     assert facts(bench.run(12)) == ["192.168.10.21:80 up"]
@@ -263,7 +263,7 @@ def test_an_identical_reload_has_no_effects() -> None:
 def test_a_reload_keeps_the_state_of_what_it_does_not_touch() -> None:
     bench = sick_bench()
     effects = bench.configure(virtual_server(server(21), server(22, weight=5), server(23)))
-    assert effects == [PoolChanged(endpoint=VIP)]
+    assert effects == [PoolChanged(virtual_server=str(VIP))]
     assert alive(bench.pool()) == [("192.168.10.22:80", 5), ("192.168.10.23:80", 1)]
 
 
@@ -291,7 +291,7 @@ def test_a_check_that_is_gone_is_abandoned_and_forgotten() -> None:
     assert AbandonProbe(ticket=start.ticket) in effects
     assert monitor.handle(ProbeEnded(ticket=start.ticket, outcome=BAD), 6) == []
     assert list(monitor.checks) == [check(22)]
-    assert monitor.handle(Configured(virtual_servers=()), 7) == [PoolChanged(endpoint=VIP)]
+    assert monitor.handle(Configured(virtual_servers=()), 7) == [PoolChanged(virtual_server=str(VIP))]
     assert monitor.next_deadline() is None
 
 
