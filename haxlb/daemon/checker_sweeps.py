@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from haxlb.daemon.checker_ports import CheckerReportPort, SweepPort
+from dataclasses import dataclass
+from typing import Protocol
+
+from haxlb.daemon.checker_ports import CheckerReportPort
 from haxlb.model.errors import HostError
 from haxlb.model.node import SECOND_US
 
@@ -10,6 +13,39 @@ SWEEP_EVERY_US = SECOND_US
 """So long at most flows that are over are counted among the connections of their server."""
 COUNT_EVERY = 60
 """Sweeps of which one counts what it finds, and compares it with the counts that packets keep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrected:
+    """What was wrong with the counts of connections; false when nothing was."""
+
+    servers: int = 0
+    """How many had wrong ones."""
+    active: int = 0
+    """Sum of what was added to them; negative where they were too high."""
+    inactive: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.servers)
+
+
+class SweepPort(Protocol):
+    """Frees flows that are over."""
+
+    def begin(self, *, counting: bool) -> int:
+        """Begin with the first bucket; how many calls of `sweep` make a whole, at least 1. Raises HostError."""
+        ...
+
+    def sweep(self) -> None:
+        """Sweep one portion, in a few milliseconds. Raises HostError."""
+        ...
+
+    def compare(self) -> Corrected | None:
+        """After a whole one that counted: what was corrected; None when it must be counted once more to be sure.
+
+        Raises HostError.
+        """
+        ...
 
 
 class Sweeps:

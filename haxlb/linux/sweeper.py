@@ -10,15 +10,13 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from haxlb.daemon.checker_ports import Corrected
+from haxlb.daemon.checker_sweeps import Corrected
 from haxlb.forwarding.layout import INDEX, LOAD_BYTES, SWEEP_BUCKETS, TALLY_BYTES, sum_tallies
 from haxlb.linux import bpf
-from haxlb.linux.bpf_call import BpfError
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError
 
@@ -197,7 +195,7 @@ class Sweeper:
         bpf.prog_test_run(self._program, order, repeat=repetitions)
 
     def _open(self) -> None:
-        """Open the youngest sweep, as the one of the configuration in force, and the maps beside it. Raises HostError."""
+        """Open the youngest sweep, that of the configuration in force, and the maps beside it. Raises HostError."""
         try:
             pins = [(status.st_mtime_ns, status.st_ino, pin) for pin in self._directory.glob("sweep-*")
                     if (status := pin.stat())]  # fmt: skip
