@@ -1,0 +1,107 @@
+"""The oracle's flow tables: what struct flow, wide_flow and load of bpf/abi.h hold, without bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.reference_packet import Packet
+from haxlb.forwarding.wanted import WantedService
+from haxlb.model.addresses import Endpoint, IPAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowKey:
+    """What a flow is found by."""
+
+    endpoint: Endpoint
+    source: IPAddress
+    source_port: int
+    destination_port: int = 0
+    """Of an endpoint for all ports; else 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientKey:
+    """What the server of a client is found by, of a persistent service."""
+
+    endpoint: Endpoint
+    network: IPAddress
+    """The bits of its address that count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """A flow on record, or a client's server."""
+
+    service: str
+    """Its name: an endpoint that went over to another service knows nothing of this flow."""
+    server: str
+    """Its key."""
+    state: FlowState
+    stamp_s: float
+    """Of its last packet, exact to a second."""
+    settled: bool
+    """It is not in the place of flows that have sent one packet."""
+
+
+class FlowTable:
+    """The flows on record, and how many each server has."""
+
+    def __init__(self) -> None:
+        self._flows: dict[FlowKey, Flow] = {}
+        self.templates: dict[ClientKey, Flow] = {}
+        self.overloaded: set[tuple[str, str]] = set()
+        """Service name and server key of those that have reached uthreshold and not fallen below lthreshold."""
+        self._active: Counter[tuple[str, str]] = Counter()
+        self._inactive: Counter[tuple[str, str]] = Counter()
+
+    def __iter__(self) -> Iterator[tuple[FlowKey, Flow]]:
+        return iter(self._flows.items())
+
+    def get(self, key: FlowKey | None) -> Flow | None:
+        """The record of a flow."""
+        return None if key is None else self._flows.get(key)
+
+    def put(self, key: FlowKey, flow: Flow) -> None:
+        """Write a record; it counts for its server, and the one that it replaces no more."""
+        if key in self._flows:
+            self._account(self._flows[key], -1)
+        self._flows[key] = flow
+        self._account(flow, 1)
+
+    def load(self, service: str, server: str) -> tuple[int, int]:
+        """Active and inactive flows of a server. As in IPVS a half-open connection is active, a closing one is not."""
+        return self._active[service, server], self._inactive[service, server]
+
+    def loads_of(self, service: str) -> list[int]:
+        """Flows of each server that a service has, or had."""
+        return [
+            count for table in (self._active, self._inactive) for (name, _), count in table.items() if name == service
+        ]
+
+    def _account(self, flow: Flow, change: int) -> None:
+        table = self._inactive if flow.state is FlowState.TCP_CLOSING else self._active
+        table[flow.service, flow.server] += change
+
+
+def flow_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> FlowKey | None:
+    """None where a packet has no record of its own: port 0 is that of its client's template."""
+    if service.persistence_s and not packet.source_port:
+        return None
+    return FlowKey(
+        endpoint=endpoint,
+        source=packet.source,
+        source_port=packet.source_port,
+        destination_port=0 if endpoint.port else packet.destination_port,
+    )
+
+
+def client_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> ClientKey:
+    """The bits of the client's address that persistence_granularity leaves."""
+    bits = service.persistence_mask if packet.source.version == 4 else service.persistence_prefix  # noqa: PLR2004 - the family
+    network = ip_network((packet.source, bits), strict=False)
+    return ClientKey(endpoint=endpoint, network=ip_address(network.network_address))
