@@ -56,8 +56,11 @@ static __always_inline void count_live(__u64 value, __u8 state)
 		load->counted_active++;
 }
 
-/* Its value has an old stamp: it is not again what it was once it has been another. */
-static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __u32 now, struct sweep_order *order)
+/*
+ * Its value has an old stamp: it is not again what it was once it has been another. The key goes with it, under a claim: it
+ * would hide another record of the same flow, which two packets at once may have made.
+ */
+static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __u32 now, struct sweep_order *order, int wide)
 {
 	__u64 value = READ_ONCE(flow->value);
 	__u8 state = FLOW_STATE(value);
@@ -69,10 +72,14 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 			count_live(value, state);
 		return;
 	}
-	if (__sync_val_compare_and_swap(&flow->value, value, (__u64)0) != value)
+	if (__sync_val_compare_and_swap(&flow->value, value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) != value)
 		return;
 	account(value, -1);
-	sweep->expired += state != FLOW_CLAIMED;
+	if (state != FLOW_CLAIMED) {
+		forget_reply(flow, value, wide);
+		sweep->expired++;
+	}
+	flow_release(flow);
 }
 
 /* The verifier must not know which bucket it is, or it would verify each. */
@@ -85,7 +92,7 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 			if (!bucket)                                                                                \
 				return;                                                                             \
 			_Pragma("clang loop unroll(disable)") for (int way = 0; way < FLOW_WAYS; way++) sweep_way(   \
-				way_of(bucket, way, wide), sweep, now, order);                                          \
+				way_of(bucket, way, wide), sweep, now, order, wide);                              \
 		}                                                                                                   \
 		return;                                                                                             \
 	} while (0)
