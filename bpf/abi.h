@@ -310,8 +310,13 @@ struct sweep_order {
 	__u32 backend;	/* 0 = sweep; else correct its load: */
 	__s32 active;	/* by so many */
 	__s32 inactive;
-	__u32 counting; /* count the flows that go on, too */
+	__u32 what;	/* SWEEP_… */
+	__u16 lifetimes[8]; /* told: of flows, by state, seconds */
 };
+
+#define SWEEP_COUNTING 1 /* count the flows that go on, too */
+#define SWEEP_RESTART 2	 /* only say that the next run begins with the first bucket */
+#define SWEEP_TELL 4	 /* only return jiffies and tell lifetimes */
 
 /*
  * The parts of the forwarder, by their place in `programs`. They are verified one by one, and a packet that is forwarded as

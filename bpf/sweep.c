@@ -145,3 +145,11 @@ int haxlb_sweep(struct __sk_buff *context)
 #ifndef FD_flows
 char _license[] SEC("license") = "GPL";
 #endif
+	if (order->what & SWEEP_TELL) {
+		tell(order);
+		return jiffies();
+	}
+	if (order->what & SWEEP_RESTART) {
+		sweep->next = 0;
+		return 1;
+	}

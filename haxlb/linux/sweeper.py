@@ -92,7 +92,7 @@ class Sweeper:
         first, _ = self._cursor()
         buckets = min(PORTION_BUCKETS, self._buckets - first)
         if buckets > 0:
-            self._run(_ORDER.pack(0, 0, 0, self._counting), buckets // SWEEP_BUCKETS)
+            self._run(pack_sweep_order(what=self._what), buckets // SWEEP_BUCKETS)
 
     @property
     def expired(self) -> int:
