@@ -68,7 +68,7 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 	if (state == FLOW_EMPTY)
 		return;
 	if (age_of(value, now) < lifetime_of(value, state)) {
-		if (READ_ONCE(order->counting))
+		if (READ_ONCE(order->what))
 			count_live(value, state);
 		return;
 	}
@@ -114,6 +114,17 @@ static __always_inline void sweep_some(struct sweep *sweep, __u32 first, __u32 n
 	SWEEP(wide_half_open, 1);
 }
 
+/* Whoever lists flows need not know what this was compiled for. A template's is its service's. */
+static __always_inline void tell(struct sweep_order *order)
+{
+	order->lifetimes[FLOW_CLAIMED] = LIFETIME_CLAIMED;
+	order->lifetimes[FLOW_TCP_NEW] = LIFETIME_NEW;
+	order->lifetimes[FLOW_TCP_ESTABLISHED] = LIFETIME_TCP_ESTABLISHED;
+	order->lifetimes[FLOW_TCP_CLOSING] = LIFETIME_CLOSING;
+	order->lifetimes[FLOW_UDP_NEW] = LIFETIME_UDP;
+	order->lifetimes[FLOW_UDP] = LIFETIME_UDP;
+}
+
 #ifndef FD_flows
 SEC("tc")
 #endif
@@ -134,6 +145,14 @@ int haxlb_sweep(struct __sk_buff *context)
 		add(&load->inactive, order->inactive);
 		return 1;
 	}
+	if (order->what & SWEEP_TELL) {
+		tell(order);
+		return jiffies();
+	}
+	if (order->what & SWEEP_RESTART) {
+		sweep->next = 0;
+		return 1;
+	}
 	first = sweep->next;
 	if (first >= ALL_BUCKETS)
 		first = 0;
@@ -145,11 +164,3 @@ int haxlb_sweep(struct __sk_buff *context)
 #ifndef FD_flows
 char _license[] SEC("license") = "GPL";
 #endif
-	if (order->what & SWEEP_TELL) {
-		tell(order);
-		return jiffies();
-	}
-	if (order->what & SWEEP_RESTART) {
-		sweep->next = 0;
-		return 1;
-	}

@@ -16,14 +16,13 @@ from typing import Final
 
 from haxlb.daemon.checker_sweeps import Corrected
 from haxlb.forwarding.layout import INDEX, LOAD_BYTES, SWEEP_BUCKETS, TALLY_BYTES, sum_tallies
+from haxlb.forwarding.sweep_order import NOTHING_ELSE, SweepOrder, pack_sweep_order
 from haxlb.linux import bpf
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError
 
 PORTION_BUCKETS: Final = 1 << 16
 """About a millisecond."""
-_ORDER: Final = struct.Struct("=14xIiiI")
-"""struct sweep_order behind an Ethernet header."""
 _SWEEP: Final = struct.Struct("=I4xQ")
 _WORDS: Final = LOAD_BYTES // 4
 _ACTIVE, _INACTIVE, _COUNTED_ACTIVE, _COUNTED_INACTIVE = 0, 1, 4, 5
@@ -55,7 +54,7 @@ class Sweeper:
         self._program: int | None = None
         self._maps: Maps | None = None
         self._loads: mmap.mmap | None = None
-        self._counting = False
+        self._what = NOTHING_ELSE
         self._before: list[tuple[int, int]] = []
         self._suspects: dict[int, _Reading] = {}
         """By the index of the server: what was read of it before the count that is to confirm what differs."""
@@ -80,9 +79,8 @@ class Sweeper:
     def begin(self, *, counting: bool) -> int:
         """SweepPort. Raises HostError."""
         self._open()
-        self._counting = counting
-        _, expired = self._cursor()
-        self._maps_open.write("sweeps", INDEX.pack(0), _SWEEP.pack(0, expired))
+        self._what = SweepOrder.COUNTING if counting else NOTHING_ELSE
+        self._run(pack_sweep_order(what=SweepOrder.RESTART), 1)
         if counting:
             self._prepare_count()
         return -(-self._buckets // PORTION_BUCKETS)
@@ -113,7 +111,7 @@ class Sweeper:
         self._suspects = {}
         wrong = {index: change for index, change in confirmed.items() if any(change)}
         for index, (active, inactive) in wrong.items():
-            self._run(_ORDER.pack(index, active, inactive, 0), 1)
+            self._run(pack_sweep_order(backend=index, active=active, inactive=inactive), 1)
         return Corrected(
             servers=len(wrong),
             active=sum(active for active, _ in wrong.values()),
