@@ -93,16 +93,12 @@ static __always_inline int look_up(__u32 first, __u32 slot, __u32 service, struc
  * uthreshold and lthreshold (ip_vs_bind_dest and ip_vs_dest_totalconns of ip_vs_conn.c): who has reached the upper one gets
  * nothing until the flows have become fewer than the lower one.
  */
-static __always_inline int is_full(const struct choice *choice)
+static __always_inline int has_too_many(const struct choice *choice, struct load *load)
 {
 #if WITH_THRESHOLDS
 	__u64 upper = READ_ONCE(choice->backend->upper), lower = READ_ONCE(choice->backend->lower), flows, was, reached, still;
-	struct load *load;
 
 	if (!upper)
-		return 0;
-	load = element(MAP(loads), choice->index);
-	if (!load)
 		return 0;
 	flows = (__u64)READ_ONCE(load->active) + READ_ONCE(load->inactive);
 	was = READ_ONCE(load->overloaded);
@@ -125,6 +121,17 @@ static __always_inline int is_full(const struct choice *choice)
 #endif
 }
 
+static __always_inline int is_full(const struct choice *choice)
+{
+#if WITH_THRESHOLDS
+	struct load *load = READ_ONCE(choice->backend->upper) ? element(MAP(loads), choice->index) : NULL;
+
+	return load ? has_too_many(choice, load) : 0;
+#else
+	return 0;
+#endif
+}
+
 #if WITH_LIST
 static __always_inline __u32 weight_of(const struct backend *backend)
 {
@@ -139,7 +146,7 @@ struct measure {
 	__u64 weight; /* is subtracted */
 	__u64 of_weight; /* 1: the denominator is the weight, 0: it is 1 */
 	__u64 idle_first;
-	__u64 overflows; /* a server with as many connections as its weight gets no more */
+	__u64 overflows; /* a server with more connections than its weight gets no more */
 };
 
 static __always_inline int measure_of(__u8 scheduler, struct measure *measure)
@@ -181,7 +188,7 @@ static __always_inline void cost_of(const struct measure *measure, const struct 
 	OPAQUE(active);
 	OPAQUE(weight);
 	idle = -((active - 1) >> 63 & measure->idle_first);
-	useless = -((weight - 1) >> 63 | (measure->overflows & ~((active - weight) >> 63)));
+	useless = -((weight - 1) >> 63 | (measure->overflows & (weight - active) >> 63));
 	OPAQUE(idle);
 	OPAQUE(useless);
 	*cost = active * measure->active + READ_ONCE(load->inactive) * measure->inactive + measure->one -
@@ -209,10 +216,10 @@ static __always_inline int least(__u32 index, struct service *service, __u8 sche
 
 		if (slot >= length)
 			break;
-		if (!look_up(first, slot, index, &candidate) || is_full(&candidate))
+		if (!look_up(first, slot, index, &candidate))
 			continue;
 		load = element(MAP(loads), candidate.index);
-		if (!load)
+		if (!load || has_too_many(&candidate, load))
 			continue;
 		cost_of(&measure, candidate.backend, load, &cost, &of);
 		if (cost != ~0ull && (!best || cost * least_of < least_cost * of)) {
@@ -335,7 +342,7 @@ static __always_inline void note_locality(__u32 index, struct service *service, 
 	int replicates = service->scheduler == SCHEDULER_LBLCR;
 	struct locality_servers fresh = {}, *servers;
 	struct locality locality;
-	__u32 place = 0;
+	__u32 free = 0;
 
 	name_locality(&locality, index, destination);
 	servers = bpf_map_lookup_elem(MAP(localities), &locality);
@@ -347,22 +354,26 @@ static __always_inline void note_locality(__u32 index, struct service *service, 
 		return;
 	}
 	if (replicates) {
-		/* The place of one that is no more, else the last. */
+		/* The place of one that is no more, else the last. One that has a place already changes nothing. */
+		free = LOCALITY_SERVERS - 1;
 #pragma clang loop unroll(disable)
-		for (place = 0; place < LOCALITY_SERVERS - 1; place++) {
+		for (__u32 place = LOCALITY_SERVERS; place > 0; place--) {
+			__u32 at = (place - 1) & (LOCALITY_SERVERS - 1);
 			struct choice member;
 
-			if (servers->backends[place] == choice->index ||
-			    !is_member(index, servers->backends[place], servers->incarnations[place], &member))
-				break;
+			if (servers->backends[at] == choice->index &&
+			    servers->incarnations[at] == IDENTITY_INCARNATION(choice->identity))
+				return;
+			if (!is_member(index, servers->backends[at], servers->incarnations[at], &member))
+				free = at;
 		}
 	}
-	servers->backends[place & (LOCALITY_SERVERS - 1)] = choice->index;
-	servers->incarnations[place & (LOCALITY_SERVERS - 1)] = IDENTITY_INCARNATION(choice->identity);
+	servers->backends[free & (LOCALITY_SERVERS - 1)] = choice->index;
+	servers->incarnations[free & (LOCALITY_SERVERS - 1)] = IDENTITY_INCARNATION(choice->identity);
 	servers->modified = now;
 }
 
-/* ip_vs_twos.c: of two servers that chance names, by weight, the one with less to do. */
+/* ip_vs_twos.c: of two servers that chance names, by weight, the one with less to do. Returns 0 where both are full. */
 static __always_inline int of_two(__u32 index, struct service *service, struct choice *choice)
 {
 	struct generation *turns = current_of(service, READ_ONCE(service->select));
@@ -370,14 +381,18 @@ static __always_inline int of_two(__u32 index, struct service *service, struct c
 	__u64 *cursor = element(MAP(cursors), index), turn, cost, of, other_cost, other_of;
 	struct load *load, *other_load;
 	struct measure measure;
-	struct choice other;
+	struct choice other = {};
+	int second;
 
 	if (!cursor || !length || !measure_of(SCHEDULER_WLC, &measure))
 		return 0;
 	turn = __sync_fetch_and_add(cursor, 1);
-	if (!look_up(first, mix(turn, 1) % length, index, choice) || is_full(choice))
-		return 0;
-	if (!look_up(first, mix(turn, 2) % length, index, &other) || is_full(&other))
+	second = look_up(first, mix(turn, 2) % length, index, &other) && !is_full(&other);
+	if (!look_up(first, mix(turn, 1) % length, index, choice) || is_full(choice)) {
+		*choice = other;
+		return second;
+	}
+	if (!second)
 		return 1;
 	load = element(MAP(loads), choice->index);
 	other_load = element(MAP(loads), other.index);
@@ -404,19 +419,31 @@ static __always_inline int compare(__u32 index, struct service *service, const _
 }
 #endif
 
+/* What `pick` goes by where it takes no turn. */
+static __always_inline __u32 pick_hash(struct service *service, const struct packet *packet, int family)
+{
+	__u16 flags = READ_ONCE(current_of(service, READ_ONCE(service->select))->flags);
+
+	/* Of turns and lists the whole flow: with its address alone one busy NAT would weigh on one server. */
+	if (flags & (GENERATION_SEQUENCE | GENERATION_LIST))
+		flags = GENERATION_HASH_PORT;
+	return ring_hash(packet, flags, family);
+}
+
 /*
  * Choose a live server by the slots of the generation in force. `in_turn`: a sequence moves on; otherwise, and in a ring
- * always, the choice is a function of the packet. Returns 0 when there is no server.
+ * always, the choice is a function of `hash`, the packet's. Returns 0 when there is no server.
  */
-static __always_inline int pick(__u32 index, struct service *service, const struct packet *packet, int family, int in_turn,
-				struct choice *choice)
+static __always_inline int pick(__u32 index, struct service *service, __u32 hash, int in_turn, struct choice *choice)
 {
 	struct generation *generation = current_of(service, READ_ONCE(service->select));
-	__u32 length = READ_ONCE(generation->length), first = READ_ONCE(generation->first), start, attempt;
+	__u32 length = READ_ONCE(generation->length), first = READ_ONCE(generation->first), start, passed;
+	struct scratch *scratch = element(MAP(scratchpad), 0);
 	__u16 flags = READ_ONCE(generation->flags);
+	volatile __u64 *found;
 	__u64 *cursor = NULL;
 
-	if (!length)
+	if (!length || !scratch)
 		return 0;
 	if (flags & GENERATION_SEQUENCE && in_turn) {
 		cursor = element(MAP(cursors), index);
@@ -424,21 +451,33 @@ static __always_inline int pick(__u32 index, struct service *service, const stru
 			return 0;
 		start = __sync_fetch_and_add(cursor, 1) % length;
 	} else {
-		/* Of turns and lists the whole flow: with its address alone one busy NAT would weigh on one server. */
-		if (flags & (GENERATION_SEQUENCE | GENERATION_LIST))
-			flags = GENERATION_HASH_PORT;
-		start = ring_hash(packet, flags, family) % length;
+		start = hash % length;
 	}
+	/* By way of memory: the verifier would follow what comes after once for each attempt. */
+	found = scratch->measure;
+	found[0] = 0;
 #pragma clang loop unroll(disable)
-	for (attempt = 0; attempt < PICK_ATTEMPTS; attempt++) {
-		if (look_up(first, (start + attempt) % length, index, choice) && !is_full(choice)) {
-			/* Who has been passed over has had its turn. */
-			if (cursor && attempt)
-				__sync_fetch_and_add(cursor, (__u64)attempt);
-			return 1;
+	for (__u32 attempt = 0; attempt < PICK_ATTEMPTS; attempt++) {
+		struct choice candidate = {};
+
+		if (look_up(first, (start + attempt) % length, index, &candidate) && !is_full(&candidate)) {
+			found[0] = candidate.index;
+			found[1] = attempt;
+			break;
 		}
 	}
-	return 0;
+	choice->index = found[0];
+	if (!choice->index)
+		return 0;
+	choice->backend = element(MAP(backends), choice->index);
+	if (!choice->backend)
+		return 0;
+	choice->identity = identity_of(choice->backend);
+	/* Who has been passed over has had its turn. */
+	passed = found[1];
+	if (cursor && passed)
+		__sync_fetch_and_add(cursor, (__u64)passed);
+	return 1;
 }
 
 /* The server that a packet of an unknown flow had before the ring changed. Returns 0 when there was none, or it is dead. */
@@ -454,6 +493,19 @@ static __always_inline int pick_former(__u32 index, struct service *service, con
 	if (!length || former->flags & (GENERATION_SEQUENCE | GENERATION_LIST))
 		return 0;
 	return look_up(READ_ONCE(former->first), ring_hash(packet, former->flags, family) % length, index, choice);
+}
+
+/* Will every packet of a flow that begins now find its server by the ring? Not while it has just changed, or its server died. */
+static __always_inline int says_the_ring(__u32 index, struct service *service, const struct packet *packet, int family)
+{
+	__u8 select = READ_ONCE(service->select);
+	struct generation *ring = current_of(service, select);
+	__u32 length = READ_ONCE(ring->length);
+	struct choice choice = {};
+
+	if (!length || former_of(service, select))
+		return 0;
+	return look_up(READ_ONCE(ring->first), ring_hash(packet, READ_ONCE(ring->flags), family) & (length - 1), index, &choice);
 }
 
 /* Is this slot of the current ring one whose flows may be with another server? */

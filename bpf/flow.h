@@ -19,8 +19,6 @@
 #define NEW_SURE 3     /* seconds for which a flow of one packet keeps its place: a handshake has ended by then */
 #define READ_ONCE(place) (*(volatile __typeof__(place) *)&(place))
 #define WRITE_ONCE(place, content) (*(volatile __typeof__(place) *)&(place) = (content))
-/* The compiler must not see through a calculation that stands for a branch, or it makes one of it. */
-#define OPAQUE(variable) asm volatile("" : "+r"(variable))
 
 static __always_inline __u32 mix(__u32 a, __u32 b)
 {
@@ -63,6 +61,22 @@ static __always_inline void identify(struct identity *identity, const struct pac
 	identity->rest[0] = packet->address[0];
 	identity->rest[1] = packet->address[1];
 	identity->hash = mix((__u32)identity->key ^ mix_address(FLOW_SEED, identity->rest), identity->key >> 32);
+}
+
+/*
+ * The frontend in the key of a flow. A client's template has the key of its port 0: its flows from there are those of frontend 0,
+ * which is none. Without a branch, see flow_score.
+ */
+static __always_inline __u16 recorded_at(const struct packet *packet, const struct frontend *frontend)
+{
+#if WITH_PERSISTENCE
+	__u32 taken = ((__u32)packet->source_port - 1) >> 31 & frontend->flags / FRONTEND_PERSISTENT;
+
+	OPAQUE(taken);
+	return frontend->index & (taken - 1);
+#else
+	return frontend->index;
+#endif
 }
 
 static __always_inline void *flow_bucket(__u32 hash, int wide)
@@ -352,8 +366,13 @@ static __always_inline void flow_settle(struct flow *half_open, __u64 value, __u
 		account_change(value, settled);
 		return;
 	}
-	/* Another CPU has settled it: its record counts, and ours goes unless a packet has found it already. */
-	if (__sync_val_compare_and_swap(&flow->value, settled, (__u64)0) != settled)
+	/*
+	 * Another CPU has settled it: its record counts, and ours goes unless a packet has found it already. The key goes, too,
+	 * while nobody else can claim the way: it would hide that other record from those who look for it.
+	 */
+	if (__sync_val_compare_and_swap(&flow->value, settled, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) == settled)
+		flow_release(flow);
+	else
 		account(settled, 1);
 }
 

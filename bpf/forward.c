@@ -20,7 +20,8 @@
 #include "flow.h"
 #include "choose.h"
 #include "send.h"
-#include "related.h"
+#include "fragments.h"
+#include "tag.h"
 #if WITH_TUNNEL
 #include "tunnel.h"
 #endif
@@ -150,10 +151,14 @@ static __always_inline int comes_from(const struct packet *packet, const struct 
 	return same_mac(source_mac(packet), hop->destination);
 }
 
-static __always_inline int to_peer(struct xdp_md *context, const struct packet *packet, __u32 offset,
+static __always_inline int to_peer(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
 				   const struct next_hop *peer, __u16 kind)
 {
+	__u32 offset = matter->offset;
 	__u16 *place;
+
+	remember_fragment(packet, matter->family, &matter->frontend, NULL,
+			  matter->standing == PLAIN ? FRAGMENT_ASKED : FRAGMENT_ANSWERED, kind);
 
 	/* The compiler would count back from the packet, and the verifier does not like that. */
 	OPAQUE(offset);
@@ -168,12 +173,13 @@ static __always_inline int to_peer(struct xdp_md *context, const struct packet *
 static __always_inline int hand_over(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
 				     const struct choice *choice, enum reason reason, __u32 flows)
 {
+	remember_fragment(packet, matter->family, &matter->frontend, choice, 0, 0);
 	if (choice->identity & BACKEND_LOCAL)
 		return pass(REASON_LOCAL);
-	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination))
+	/* NAT: client and server may well be behind one router. */
+	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination) &&
+	    !(WITH_NAT && choice->backend->method == METHOD_NAT))
 		return pass(REASON_LOOP);
-	if (packet->fragment == FIRST_FRAGMENT)
-		remember_fragment(packet, matter->family, matter->frontend.service, choice, matter->now);
 	return forward_to(context, packet, matter->family, matter->offset, &matter->frontend, choice, reason, flows, matter->now);
 }
 
@@ -315,7 +321,8 @@ static __always_inline int resume(struct xdp_md *context, const struct scratch *
 		reason = parse4(context, matter->offset, 0, packet);
 	if (matter->wide && matter->family == FAMILY_IPV4)
 		packet->address[1] = (__u64)packet->source << 32;
-	identify(&matter->identity, packet, matter->frontend.index, matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
+	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
+		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
 	return reason == REASON_FORWARDED;
 }
 
@@ -346,15 +353,18 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 
 		known = backend && is_known(record.value, identity_of(backend), matter.frontend.service);
 	}
+	if (is_from_itself(&packet, family))
+		return pass(REASON_MALFORMED);
 	reason = begins(&packet) ? REASON_NEW_FLOW : known ? REASON_MOVED_FLOW : REASON_UNKNOWN_FLOW;
 	scratch->backend = 0;
 	scratch->recorded = RECORD_NONE;
 #if WITH_STATELESS
 	struct choice former = {};
 
+	if (stateless && !known && !pick_former(matter.frontend.service, service, &packet, family, &former))
+		former.index = 0;
 	/* UDP does not say what is a first packet: while the ring has just changed, an unknown one is of an earlier flow. */
-	if (!known && (reason == REASON_UNKNOWN_FLOW || (stateless && packet.protocol == IPPROTO_UDP)) &&
-	    pick_former(matter.frontend.service, service, &packet, family, &former)) {
+	if (former.index && (reason == REASON_UNKNOWN_FLOW || packet.protocol == IPPROTO_UDP)) {
 		scratch->backend = former.index;
 		scratch->identity = former.identity;
 	}
@@ -365,12 +375,12 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 
 		/* What it doubts it knows, or nobody does: the packet goes back, and it decides. */
 		if (peer && matter.standing == IN_DOUBT && comes_from(&packet, peer))
-			return to_peer(context, &packet, matter.offset, peer, shared ? bpf_htons(ETH_P_ANSWERED) : 0);
+			return to_peer(context, &packet, &matter, peer, shared ? bpf_htons(ETH_P_ANSWERED) : 0);
 		if (peer && matter.standing == PLAIN && !comes_from(&packet, peer))
-			return to_peer(context, &packet, matter.offset, peer, shared ? bpf_htons(ETH_P_IN_DOUBT) : 0);
+			return to_peer(context, &packet, &matter, peer, shared ? bpf_htons(ETH_P_IN_DOUBT) : 0);
 	}
 #if WITH_PERSISTENCE
-	if (matter.frontend.flags & FRONTEND_PERSISTENT && !scratch->backend && reason != REASON_UNKNOWN_FLOW) {
+	if (matter.frontend.flags & FRONTEND_PERSISTENT && !scratch->backend) {
 		struct choice kept = {};
 
 		if (find_client(service, &packet, &matter, &kept)) {
@@ -382,8 +392,14 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 	if (matter.frontend.flags & FRONTEND_ONE_PACKET) {
 		reason = REASON_NEW_FLOW;
 	} else if (record.flow) {
+		forget_reply(record.flow, record.value, wide);
 		scratch->recorded = record.settled ? RECORD_FLOW : RECORD_HALF_OPEN;
 		bucket = record.settled ? flow_bucket(matter.identity.hash, wide) : half_open_bucket(matter.identity.hash, wide);
+#if WITH_STATELESS
+	} else if (stateless && !scratch->backend && says_the_ring(matter.frontend.service, service, &packet, family)) {
+		/* A record would say the same, and slots would stay exceptions for as long as there are records. */
+		reason = REASON_HASHED;
+#endif
 	} else {
 		bucket = half_open_bucket(matter.identity.hash, wide);
 		if (bucket)
@@ -391,14 +407,22 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 		record.value = FLOW_VALUE(0, 0, FLOW_CLAIMED, matter.now);
 		if (record.flow)
 			scratch->recorded = RECORD_CLAIMED;
-		else /* It must go where its next packet, unknown again, will go. */
+		else
 			reason = REASON_TABLE_FULL;
 	}
+#if WITH_STATELESS
+	/* It must go where its next packet, unknown again, will go. */
+	if (reason == REASON_TABLE_FULL && former.index) {
+		scratch->backend = former.index;
+		scratch->identity = former.identity;
+	}
+#endif
 	if (record.flow && bucket)
 		scratch->way = number_of(bucket, record.flow, wide);
 	scratch->value = record.value;
 	scratch->reason = reason;
 	scratch->hash = matter.identity.hash;
+	scratch->slot_hash = pick_hash(service, &packet, family);
 #if WITH_LIST
 	if (service->scheduler && !scratch->backend && (reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW)) {
 		scratch->next = next;
@@ -444,6 +468,36 @@ static __always_inline int compare_servers(struct xdp_md *context, int locate)
 }
 #endif
 
+/* Who gets the packet, where no part before has chosen. Before the packet is read again: much would be verified many times. */
+static __always_inline int settle_choice(struct scratch *scratch, __u32 index, __u32 reason)
+{
+	struct service *service = element(MAP(services), index);
+	int in_turn = reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW;
+	struct choice choice = {};
+
+	if (scratch->backend)
+		return 1;
+	/* The best of a list would have been chosen already; of turns, those that chance named may be full. */
+	if (!service || (WITH_LIST && service->scheduler && service->scheduler != SCHEDULER_TWOS && in_turn))
+		return 0;
+	if (!pick(index, service, READ_ONCE(scratch->slot_hash), in_turn, &choice))
+		return 0;
+	WRITE_ONCE(scratch->backend, choice.index);
+	WRITE_ONCE(scratch->identity, choice.identity);
+	return 1;
+}
+
+/* Where the flow is or shall be on record; NULL where it shall not. */
+static __always_inline struct flow *place_of(const struct scratch *scratch, __u32 hash, int wide)
+{
+	void *bucket;
+
+	if (!scratch->recorded)
+		return NULL;
+	bucket = scratch->recorded == RECORD_FLOW ? flow_bucket(hash, wide) : half_open_bucket(hash, wide);
+	return bucket ? numbered(bucket, scratch->way, wide) : NULL;
+}
+
 /* Choose a server, write it down, hand over. */
 static __always_inline int place(struct xdp_md *context, int family, int wide)
 {
@@ -451,53 +505,42 @@ static __always_inline int place(struct xdp_md *context, int family, int wide)
 	struct matter matter = {.family = family, .wide = wide};
 	struct choice choice = {};
 	struct packet packet = {};
-	struct service *service;
-	struct flow *flow = NULL;
-	int chosen = 0, in_turn;
-	__u32 index, reason;
-	void *bucket;
+	struct flow *flow;
+	__u32 reason;
 
-	if (!scratch || !resume(context, scratch, &matter, &packet))
+	if (!scratch)
 		return pass(REASON_NO_SERVICE);
-	index = matter.frontend.service;
-	reason = scratch->reason;
-	service = element(MAP(services), index);
-	if (!service || reason >= REASON_COUNT)
-		return pass(REASON_NO_SERVICE);
-	if (scratch->recorded) {
-		bucket = scratch->recorded == RECORD_FLOW ? flow_bucket(matter.identity.hash, wide)
-							  : half_open_bucket(matter.identity.hash, wide);
-		if (bucket)
-			flow = numbered(bucket, scratch->way, wide);
-	}
-	choice.index = scratch->backend;
-	if (choice.index) {
-		choice.backend = element(MAP(backends), choice.index);
-		choice.identity = scratch->identity;
-		chosen = choice.backend != NULL;
-	} else {
-		in_turn = reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW;
-		/* The best of a list would have been chosen already. */
-		if (!WITH_LIST || !service->scheduler || !in_turn)
-			chosen = pick(index, service, &packet, family, in_turn, &choice);
-	}
-	if (!chosen || !choice.backend) {
+	reason = READ_ONCE(scratch->reason);
+	flow = place_of(scratch, scratch->hash, wide);
+	if (!settle_choice(scratch, scratch->frontend.service, reason)) {
 		if (flow && scratch->recorded == RECORD_CLAIMED)
 			flow_release(flow);
 		return drop(REASON_NO_SERVER);
 	}
+	choice.index = READ_ONCE(scratch->backend);
+	choice.identity = READ_ONCE(scratch->identity);
+	choice.backend = element(MAP(backends), choice.index);
+	if (!choice.backend || reason >= REASON_COUNT || !resume(context, scratch, &matter, &packet))
+		return pass(REASON_NO_SERVICE);
 	if (flow) {
 		__u64 recorded = FLOW_VALUE(choice.index, IDENTITY_INCARNATION(choice.identity), state_of_first(&packet),
 					    matter.now);
 
 		if (__sync_val_compare_and_swap(&flow->value, scratch->value, recorded) == scratch->value) {
+			/* As when a connection is bound: the mark of a full server follows each change of its flows. */
+			is_full(&choice);
 			account(scratch->value, -1);
 			account(recorded, 1);
+			is_full(&choice);
 		}
 	}
 #if WITH_PERSISTENCE
-	if (matter.frontend.flags & FRONTEND_PERSISTENT && (reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW))
-		remember_client(service, &packet, &matter, &choice);
+	if (matter.frontend.flags & FRONTEND_PERSISTENT && (reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW)) {
+		struct service *service = element(MAP(services), matter.frontend.service);
+
+		if (service)
+			remember_client(service, &packet, &matter, &choice);
+	}
 #endif
 	return hand_over(context, &packet, &matter, &choice, reason, flow != NULL);
 }
@@ -525,7 +568,8 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 	struct choice choice;
 
 	matter->now = jiffies();
-	identify(&matter->identity, packet, matter->frontend.index, matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
+	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
+		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
 	look_for(matter, &record, 0);
 	if (record.flow) {
 		choice.index = FLOW_BACKEND(record.value);
@@ -543,13 +587,14 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 			    !is_for_us(context, packet->frame))
 				return pass(REASON_NOT_FOR_US);
 			if (flow_needs_touch(record.value, state, matter->now)) {
-				if (matter->standing == PLAIN && flow_is_in_doubt(record.value, matter->now)) {
+				/* Of a ring that says it all the other director has no other record. */
+				if (matter->standing == PLAIN && !(matter->frontend.flags & FRONTEND_STATELESS) &&
+				    flow_is_in_doubt(record.value, matter->now)) {
 					struct service *service = element(MAP(services), matter->frontend.service);
 					const struct next_hop *peer = service ? peer_of(service) : NULL;
 
 					if (peer && !comes_from(packet, peer))
-						return to_peer(context, packet, matter->offset, peer,
-							       bpf_htons(ETH_P_IN_DOUBT));
+						return to_peer(context, packet, matter, peer, bpf_htons(ETH_P_IN_DOUBT));
 				}
 				if (!record.settled && (state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP))
 					flow_settle(record.flow, record.value,
@@ -639,6 +684,8 @@ static __always_inline int forward(struct xdp_md *context, __u32 offset, int fam
 		if (by_ring(matter.frontend.service, &packet, family, &choice)) {
 			const struct next_hop *hop = hop_of(choice.backend, choice.identity);
 
+			if (is_from_itself(&packet, family))
+				return pass(REASON_MALFORMED);
 			if (!(hop->interface == context->ingress_ifindex && same_mac(packet.frame, hop->source)) &&
 			    !is_for_us(context, packet.frame))
 				return pass(REASON_NOT_FOR_US);
@@ -656,6 +703,9 @@ static __always_inline int forward(struct xdp_md *context, __u32 offset, int fam
 #endif
 	return with_record(context, &packet, &matter);
 }
+
+#include "related.h"
+#include "nat.h"
 
 #ifdef FD_flows
 #define PART(name) int haxlb_##name(struct xdp_md *context)
@@ -730,6 +780,11 @@ PART(related4)
 	return follow(context, FAMILY_IPV4);
 }
 
+PART(tag)
+{
+	return retag(context);
+}
+
 #if WITH_LIST
 PART(compare)
 {
@@ -790,6 +845,18 @@ PART(place6)
 PART(tunnel)
 {
 	return tunnel(context);
+}
+#endif
+
+#if WITH_NAT
+PART(nat)
+{
+	return translate(context);
+}
+
+PART(reply)
+{
+	return answer(context);
 }
 #endif
 

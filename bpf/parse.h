@@ -47,6 +47,9 @@
 #define FIRST_FRAGMENT 1
 #define LATER_FRAGMENT 2
 
+/* The compiler must not see through a calculation that stands for a branch, or it makes one of it. */
+#define OPAQUE(variable) asm volatile("" : "+r"(variable))
+
 #define FAMILY_IPV4 4
 #define FAMILY_IPV6 6
 
@@ -75,6 +78,19 @@ static __always_inline int is_syn(const struct packet *packet)
 static __always_inline int begins(const struct packet *packet)
 {
 	return packet->protocol == IPPROTO_UDP || is_syn(packet);
+}
+
+/* From the service's own address: no client's, and its answer would never leave the server. */
+static __always_inline int is_from_itself(const struct packet *packet, int family)
+{
+#if WITH_IPV6
+	if (family == FAMILY_IPV6) {
+		const __u64 *destination = (const __u64 *)&((struct ipv6hdr *)packet->ip)->daddr;
+
+		return packet->address[0] == destination[0] && packet->address[1] == destination[1];
+	}
+#endif
+	return packet->source == packet->destination;
 }
 
 /* Whether the frame ends before `length` bytes from `offset`; what lies in further buffers is asked for only where it counts. */
@@ -150,16 +166,23 @@ static __always_inline enum reason parse4(struct xdp_md *context, __u32 offset, 
 	packet->destination = ip->daddr;
 	packet->length = bpf_ntohs(ip->tot_len);
 	packet->fragment = WHOLE;
-	if (ip->frag_off & bpf_htons(IP_FRAGMENT)) {
-		if (plain)
+	if (plain) {
+		if (ip->frag_off & bpf_htons(IP_FRAGMENT))
 			return REASON_FRAGMENT;
+	} else {
+		__u32 first = bpf_ntohs(ip->frag_off) >> 13 & 1;
+
+		/* Without a branch: the verifier would follow all that comes for whole packets and for first fragments. */
+		OPAQUE(first);
+		packet->fragment = first;
 		packet->identification = ip->id;
-		packet->fragment = ip->frag_off & bpf_htons(IP_FRAGMENT_OFFSET) ? LATER_FRAGMENT : FIRST_FRAGMENT;
 	}
 	if (packet->length < header || is_cut(context, offset, packet->length))
 		return REASON_MALFORMED;
-	if (packet->fragment == LATER_FRAGMENT)
+	if (!plain && ip->frag_off & bpf_htons(IP_FRAGMENT_OFFSET)) {
+		packet->fragment = LATER_FRAGMENT;
 		return REASON_FRAGMENT;
+	}
 	if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP && (plain || packet->protocol != IPPROTO_SCTP)) {
 		packet->transport = (void *)ip + header;
 		return plain ? REASON_FRAGMENT : REASON_OTHER_PROTOCOL;

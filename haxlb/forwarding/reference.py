@@ -162,7 +162,6 @@ class Reference:
             return self._decide(packet, endpoint, flow, now_s)
         if not for_us:
             return _passed(packet.link.frame, "not_for_us")
-        assert key is not None  # a flow was found by it
         state = _state_after(packet, flow.state)
         if state is not flow.state or now_s - flow.stamp_s >= 1:
             peer = None if service.stateless else service.peer
@@ -220,11 +219,9 @@ class Reference:
         client = client_key(service, endpoint, packet) if service.persistence_s else None
         if server is None and client is not None:
             server = self._server_of_client(service, client, now_s)
-        key = flow_key(service, endpoint, packet)
-        if service.one_packet:
-            reason, key = "new_flow", None
-        elif key is None:
-            reason = "table_full"
+        key = None if service.one_packet else flow_key(service, endpoint, packet)
+        if key is None:
+            reason = "new_flow"
         in_turn = reason in ("new_flow", "moved_flow")
         server = server or self._chooser.choose(service, packet, now_s, in_turn=in_turn)
         if server is None:

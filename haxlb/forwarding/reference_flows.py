@@ -17,7 +17,8 @@ from haxlb.model.addresses import Endpoint, IPAddress
 class FlowKey:
     """What a flow is found by."""
 
-    endpoint: Endpoint
+    endpoint: Endpoint | None
+    """None: of any persistent service. Port 0 is the key of a client's template: its flows from there share another."""
     source: IPAddress
     source_port: int
     destination_port: int = 0
@@ -62,9 +63,9 @@ class FlowTable:
     def __iter__(self) -> Iterator[tuple[FlowKey, Flow]]:
         return iter(self._flows.items())
 
-    def get(self, key: FlowKey | None) -> Flow | None:
+    def get(self, key: FlowKey) -> Flow | None:
         """The record of a flow."""
-        return None if key is None else self._flows.get(key)
+        return self._flows.get(key)
 
     def put(self, key: FlowKey, flow: Flow) -> None:
         """Write a record; it counts for its server, and the one that it replaces no more."""
@@ -88,12 +89,10 @@ class FlowTable:
         table[flow.service, flow.server] += change
 
 
-def flow_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> FlowKey | None:
-    """None where a packet has no record of its own: port 0 is that of its client's template."""
-    if service.persistence_s and not packet.source_port:
-        return None
+def flow_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> FlowKey:
+    """What the record of a packet's flow is found by."""
     return FlowKey(
-        endpoint=endpoint,
+        endpoint=endpoint if packet.source_port or not service.persistence_s else None,
         source=packet.source,
         source_port=packet.source_port,
         destination_port=0 if endpoint.port else packet.destination_port,
