@@ -362,7 +362,12 @@ struct scratch {
 	__u64 measure[7]; /* struct measure of choose.h */
 	__u32 errors_since; /* jiffies: ICMP errors of a tunnel are counted by the second */
 	__u32 errors;
-	__u64 zeros[7];
+	__u32 slot_hash; /* of a ring, of turns or of a list: pick_hash of choose.h */
+	__u32 zeros[3];
+	struct answer answer; /* that is forgotten */
+	struct datagram datagram; /* composed here: the stack is small */
+	struct fragment fragment;
+	__u8 more_zeros[12];
 };
 
 #define RECORD_NONE 0

@@ -184,7 +184,7 @@ static __always_inline int parse_quoted(const struct packet *packet, int family,
 	__u32 header;
 	void *ip;
 
-	if ((void *)icmp + ICMP_HEADER_BYTES > end)
+	if (packet->fragment != WHOLE || (void *)icmp + ICMP_HEADER_BYTES > end)
 		return 0;
 	quoted->icmp = icmp;
 	ip = icmp + ICMP_HEADER_BYTES;
@@ -205,6 +205,15 @@ static __always_inline int parse_quoted(const struct packet *packet, int family,
 			return 0;
 		header = sizeof(struct ipv6hdr);
 		quoted->protocol = ((struct ipv6hdr *)ip)->nexthdr;
+		/* What is too big may well be a fragment; other extensions are not looked through. */
+		if (quoted->protocol == NEXT_FRAGMENT) {
+			__u8 *fragment = ip + header;
+
+			if ((void *)fragment + 8 > end || *(__u16 *)(fragment + 2) & bpf_htons(0xfff8))
+				return 0;
+			quoted->protocol = fragment[0];
+			header += 8;
+		}
 	}
 	if (quoted->protocol != IPPROTO_TCP && quoted->protocol != IPPROTO_UDP)
 		return 0;

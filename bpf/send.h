@@ -87,12 +87,36 @@ static __always_inline void count(void *map, __u32 index, const struct packet *p
 	tally->flows += flows;
 }
 
+/* What leaves for a server is counted. */
+static __always_inline int leave(struct xdp_md *context, const struct packet *packet, const struct frontend *frontend,
+				 const struct choice *choice, enum reason reason, __u32 flows)
+{
+	note(reason);
+	count(MAP(service_tallies), frontend->service, packet, flows);
+	count(MAP(backend_tallies), choice->index, packet, flows);
+	return send(context, packet, hop_of(choice->backend, choice->identity));
+}
+
+/* Whether a frame whose packet begins at `offset` may have other VLAN tags than those of the way: PROGRAM_TAG sees to it. */
+static __always_inline int is_tagged(const struct choice *choice, __u32 offset)
+{
+	return choice->identity & BACKEND_TAGGED || offset != ETH_HLEN;
+}
+
+/*
+ * Hand over to a server. All that is not a mere exchange of MACs is for another part: one test asks for a method that is not DR
+ * and for a tag, and `offset` is known when this is compiled for untagged frames.
+ */
 static __always_inline int forward_to(struct xdp_md *context, const struct packet *packet, int family, __u32 offset,
 				      const struct frontend *frontend, const struct choice *choice, enum reason reason,
 				      __u32 flows, __u32 now)
 {
+	__u32 indirect = choice->identity & BACKEND_TAGGED;
+
 #if WITH_TUNNEL || WITH_NAT
-	if (choice->backend->method != METHOD_DR) {
+	indirect |= choice->backend->method;
+#endif
+	if (indirect || offset != ETH_HLEN) {
 		struct scratch *scratch = element(MAP(scratchpad), 0);
 
 		if (!scratch)
@@ -105,13 +129,18 @@ static __always_inline int forward_to(struct xdp_md *context, const struct packe
 		scratch->reason = reason;
 		scratch->flows = flows;
 		scratch->now = now;
-		return go_on(context, choice->backend->method == METHOD_TUN ? PROGRAM_TUNNEL : PROGRAM_NAT);
-	}
+		scratch->length = packet->length;
+#if WITH_TUNNEL
+		if (choice->backend->method == METHOD_TUN)
+			return go_on(context, PROGRAM_TUNNEL);
 #endif
-	note(reason);
-	count(MAP(service_tallies), frontend->service, packet, flows);
-	count(MAP(backend_tallies), choice->index, packet, flows);
-	return send(context, packet, hop_of(choice->backend, choice->identity));
+#if WITH_NAT
+		if (choice->backend->method == METHOD_NAT)
+			return go_on(context, PROGRAM_NAT);
+#endif
+		return go_on(context, PROGRAM_TAG);
+	}
+	return leave(context, packet, frontend, choice, reason, flows);
 }
 
 #endif

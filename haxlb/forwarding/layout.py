@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding.wanted import Tally
 
 ABI_VERSION: Final = 2
-SHAPES_DIGEST: Final = "f36fedaf"
+SHAPES_DIGEST: Final = "039b3730"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -183,7 +183,7 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("replies", hashed, 40, 56, sizes.replies),
         shape("reply_fragments", MapKind.LRU_HASH, 40, 56, 4096),
         shape("localities", MapKind.LRU_HASH, 24, 32, 4096),
-        shape("scratchpad", percpu, index, 192, 1),
+        shape("scratchpad", percpu, index, 256, 1),
         shape("service_tallies", percpu, index, TALLY_BYTES, services),
         shape("backend_tallies", percpu, index, TALLY_BYTES, sizes.backends),
         shape("verdicts", percpu, index, VERDICTS.size, 1),
