@@ -175,7 +175,7 @@ def pair(one: tuple[str, ...], other: tuple[str, ...]) -> str:
         ),
         pytest.param(
             instance() + server("persistence_timeout 50").replace("lb_algo rr", "lb_algo sh"),
-            ("warning", "useless-persistence", 12),
+            ("note", "useless-persistence", 12),
             id="persistence and sh",
         ),
     ],
@@ -348,12 +348,12 @@ NEW = {
 
 @pytest.mark.skipif(not FILES, reason="the corpus is not beside this repository")
 def test_public_files_are_not_flooded():
-    """Two such complaints a file at most; a warning or an error only where a look at the file confirmed it."""
+    """Three such complaints a file at most; a warning or an error only where a look at the file confirmed it."""
     found = {
         path.name: [each for each in load(path, settings=None, node="high").diagnostics if each.code in NEW]
         for path in FILES
     }
-    assert max(map(len, found.values())) <= 2
+    assert max(map(len, found.values())) <= 3
     loud = {
         (name, each.code) for name, complaints in found.items() for each in complaints if each.severity.value != "note"
     }
@@ -361,6 +361,8 @@ def test_public_files_are_not_flooded():
         ("c016-keepalived.conf", "useless-weight"),  # state MASTER without priority: 255
         ("c035-keepalived.conf", "undefined-track"),  # a template's script_name
         ("c061-keepalived-2-0-0.conf", "undefined-track"),
+        ("keepalived.conf.SSL_GET", "unowned-address"),  # samples whose instances have other addresses
+        ("keepalived.conf.sample", "unowned-address"),
     }
 
 

@@ -135,7 +135,7 @@ def test_one_probe_serves_all_virtual_servers_that_name_it() -> None:
     bench.sick[check(21)] = BAD
     effects = bench.run(20)
     assert facts(effects) == ["192.168.10.21:80 down", "quorum down"] * 2
-    assert [each.endpoint for each in effects if isinstance(each, PoolChanged)] == [VIP, OTHER_VIP]
+    assert [each.virtual_server for each in effects if isinstance(each, PoolChanged)] == [str(VIP), str(OTHER_VIP)]
     times = {each.at_us for each in effects if isinstance(each, BackendChanged)}
     assert len(times) == 1, "by the same outcome"
 
