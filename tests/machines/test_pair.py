@@ -56,7 +56,7 @@ def test_an_orderly_stop_leaves_the_skew_only(pair, lan):
     high.journal.clear()
     stopped = lan.now
     high.speaker.stop("stop")
-    assert high.words()[:2] == ["remove 192.0.2.100/24", "send 0"]
+    assert high.words()[:2] == ["send 0", "remove 192.0.2.100/24"]
     lan.run(10)
     at, what = low.changes()[-1]
     assert at * 1_000_000 == pytest.approx(stopped + 100 + 609_375)

@@ -60,8 +60,8 @@ def test_a_new_instance_starts_and_a_missing_one_resigns_last(lan, instance, mak
     assert node.words() == [
         "remove 192.0.2.110/24",
         "notify INSTANCE VI_2 BACKUP 100",
-        "remove 192.0.2.100/24",
         "send 0",
+        "remove 192.0.2.100/24",
         f"notify INSTANCE VI_1 {told} 100",
     ]
     lan.run(10)
@@ -125,8 +125,8 @@ def test_a_new_vrid_is_another_instance(lan, instance):
     # Not taken off by the new one as a left-over, but by the old one when it goes.
     assert node.words() == [
         "notify INSTANCE VI_1 BACKUP 100",
-        "remove 192.0.2.100/24",
         "send 0",
+        "remove 192.0.2.100/24",
         "notify INSTANCE VI_1 FAULT 100",
     ]
     lan.run(10)
@@ -196,7 +196,7 @@ def test_two_instances_of_one_key_are_our_bug(lan, instance):
 def test_after_stop_nothing_happens(lan, instance):
     node = _settled(lan, instance())
     node.speaker.stop("stop")
-    assert node.words() == ["remove 192.0.2.100/24", "send 0", "notify INSTANCE VI_1 STOP 100"]
+    assert node.words() == ["send 0", "remove 192.0.2.100/24", "notify INSTANCE VI_1 STOP 100"]
     node.speaker.on_wake()
     node.set_link(up=False)
     lan.run(10)

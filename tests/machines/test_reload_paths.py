@@ -95,8 +95,8 @@ def test_another_interface_is_another_instance(lan, instance):
     node = _settled(lan, instance())
     assert _reload(node, instance(interface="eth1")) == [
         "notify INSTANCE VI_1 BACKUP 100",
-        "remove 192.0.2.100/24",
         "send 0",
+        "remove 192.0.2.100/24",
         "notify INSTANCE VI_1 FAULT 100",
     ]
     lan.run(3.7)

@@ -227,9 +227,9 @@ def test_the_sequence_of_becoming_master(lan, instance, make_vip):
     ]
     node.speaker.stop("stop")
     assert node.words() == [
-        "unroute 203.0.113.0/24 and 1 rules",
-        "remove 192.0.2.100/24 192.0.2.130/24",
         "send 0",
+        "remove 192.0.2.100/24 192.0.2.130/24",
+        "unroute 203.0.113.0/24 and 1 rules",
         "notify INSTANCE VI_1 STOP 100",
     ]
 

@@ -214,5 +214,5 @@ def test_the_recorder_knows_when_each_was_master_last(lan, instance):
     seen = []
     node.write = lambda what: seen.append((what, dict(records.last)))
     node.speaker.hand_over((), "test")
-    assert seen[0] == ("remove 192.0.2.100/24", {instance().key: 0}), "told before anything is done about it"
+    assert seen[0] == ("send 0", {instance().key: 0}), "told before anything is done about it"
     assert {each[instance().key] for _, each in seen} == {0}, "a resignation is no advert of a MASTER"
