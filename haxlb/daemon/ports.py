@@ -108,6 +108,14 @@ class AnnouncePort(Protocol):
         ...
 
 
+class VirtualMacPort(Protocol):
+    """Tells the forwarder of this host which virtual MACs are its own at the moment."""
+
+    def accept(self, macs: frozenset[tuple[str, str]]) -> None:
+        """Take frames to exactly these, each a base interface and a MAC. A failure is logged by the adapter."""
+        ...
+
+
 class RoutePort(Protocol):
     """The routes and rules of this host."""
 

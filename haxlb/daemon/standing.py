@@ -135,6 +135,7 @@ class Standing:
             results=tuple(self.results.values()),
             firewall_table=self.firewall_table,
             successions=successions,
+            bpf_directory=self.bpf_directory,
         )
 
     def checker_orders(self) -> ConfigureChecker:

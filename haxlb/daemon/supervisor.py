@@ -23,6 +23,7 @@ from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
     ConfigureSpeaker,
+    DataPlaneReady,
     HandOver,
     Happened,
     LinkAltered,
@@ -93,6 +94,8 @@ class Supervisor:
         )
         self._stopping = asyncio.Event()
         self._stop_reason = ""
+        self._attached = ""
+        """The program that the checker has put in force last."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- life
@@ -206,10 +209,7 @@ class Supervisor:
             case Logged():
                 self._world.log.log(message.level, message.event, **{**message.fields, "process": name})
             case Ready():
-                self._processes.take_ready(name, message)
-                # Not before: a speaker that has not answered may still run those that are to go.
-                if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
-                    self._world.routers.keep(orders.instances)
+                self._take_ready(name, message)
             case Notify():
                 self._notifier.take(message.due)
             case SpeakerStatus() | CheckerStatus() | TrackerStatus():
@@ -223,6 +223,16 @@ class Supervisor:
                 self._crafting.for_link(message)
             case _:
                 self._world.log.log("warning", "unexpected_message", process=name, kind=type(message).__name__)
+
+    def _take_ready(self, name: str, ready: Ready) -> None:
+        self._processes.take_ready(name, ready)
+        if name == "checker" and not ready.problem:
+            program, self._attached = self._attached, self._standing.program
+            if ready.of == "SwapProgram" or program != self._attached:
+                self._processes.send("speaker", DataPlaneReady())
+        # Not before: a speaker that has not answered may still run those that are to go.
+        if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
+            self._world.routers.keep(orders.instances)
 
     def _take_status(self, name: str, status: SpeakerStatus | CheckerStatus | TrackerStatus) -> None:
         match status:

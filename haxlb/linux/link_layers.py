@@ -6,6 +6,7 @@ Layouts and numbers: <linux/rtnetlink.h>, <linux/if_link.h>.
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from haxlb.linux.rtnetlink import (
     RTM_GETLINK,
     RTM_NEWLINK,
     Rtnetlink,
+    attach,
     attribute,
     nested,
     request,
@@ -107,22 +109,31 @@ def carrier_of(interface: str) -> tuple[str, int]:
     """
     requests = Rtnetlink()
     try:
-        links = {link.index: link for link in dump_links(requests)}
+        link = _look(requests, attach(IFLA_IFNAME, interface.encode() + b"\0"))
+        links = {link.index: link}
+        while link.below and link.below not in links and len(links) < _MOST_LAYERS:
+            link = links[link.below] = _look(requests, b"", link.below)
     except OSError as problem:
-        raise HostError(f"rtnetlink: {problem.strerror}", remedy="see the limits of memory") from problem
-    finally:
-        requests.close()
-    index = next((each.index for each in links.values() if each.name == interface), None)
-    if index is None:
         raise HostError(
             f"there is no interface {interface}", remedy="name one that `ip link` lists, or create it first"
-        )
-    found = carrier(links, index)
+        ) from problem
+    finally:
+        requests.close()
+    found = carrier(links, next(iter(links)))
     if found.problem:
         raise HostError(
             f"{interface} cannot be forwarded on: {found.problem}", remedy="name another one in forwarding.interfaces"
         )
     return links[found.index].name, found.vlan
+
+
+def _look(requests: Rtnetlink, name: bytes, index: int = 0) -> LinkLayer:
+    """One interface, by its name as an attribute or by its index. Raises OSError where there is none."""
+    body = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, index, 0, 0) + name
+    link = read_link(RTM_NEWLINK, requests.get(request(RTM_GETLINK, 0, body))[0])
+    if link is None:
+        raise OSError(errno.ENODEV, "no such interface")
+    return link
 
 
 def dump_links(requests: Rtnetlink) -> Iterator[LinkLayer]:

@@ -150,7 +150,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLock
         log("error", "malformed_message", process=name, reason=problem.message)
 
     builder = Builder(options.runtime_dir)
-    bequest = Bequest()
+    bequest = Bequest(builder.directory)
     vip_watch = ArpWatch(clock, on_fact, log)
     world = World(
         clock=clock,
