@@ -207,6 +207,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--frontends", type=int, default=Sizes().frontends)
     parser.add_argument("--rings", type=int, default=Sizes().rings)
     parser.add_argument("--flow-buckets-log2", type=int, default=Sizes().flow_buckets_log2)
+    parser.add_argument("--replies", type=int, default=Sizes().replies)
     parser.add_argument("--features", type=Features.parse, default=ALL)
     for each in fields(Lifetimes):
         parser.add_argument(f"--lifetime-{each.name}", type=int, default=each.default)
@@ -221,6 +222,7 @@ def main(argv: list[str] | None = None) -> int:
             backends=asked.backends,
             rings=asked.rings,
             flow_buckets_log2=asked.flow_buckets_log2,
+            replies=asked.replies,
         ),
         features=asked.features,
         lifetimes=Lifetimes(**{each.name: getattr(asked, f"lifetime_{each.name}") for each in fields(Lifetimes)}),

@@ -80,7 +80,8 @@ class Maps:
                 )
         existing = _pinned(directory, names)
         try:
-            sizes = _at_least(Sizes(services=0, frontends=0, backends=0, rings=0, flow_buckets_log2=0), existing)
+            none = Sizes(services=0, frontends=0, backends=0, rings=0, flow_buckets_log2=0, replies=0)
+            sizes = _at_least(none, existing)
             for shape in shapes(sizes):
                 _verify(shape, existing[shape.name], directory)
         except BaseException:
@@ -157,6 +158,7 @@ def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
         backends=max(asked.backends, entries.get("backends", 0)),
         rings=max(asked.rings, entries.get("rings", 0)),
         flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
+        replies=max(asked.replies, entries.get("replies", 0)),
     )
     if max(sizes.services, sizes.frontends, sizes.backends) > _MOST:
         raise HostError(
