@@ -10,7 +10,6 @@ from pathlib import Path
 from haxlb.config.commands import Accounts, Insecurities, Programs, check_accounts, check_programs, check_security
 from haxlb.config.crosscheck import check_interfaces, check_purpose, usable_instances, usable_vips
 from haxlb.config.crosscheck_election import check_election
-from haxlb.config.crosscheck_forwarding import check_virtual_macs
 from haxlb.config.crosscheck_groups import check_sync_groups
 from haxlb.config.crosscheck_macs import separate_macs
 from haxlb.config.crosscheck_servers import check_links, check_ownership, check_targets, usable_servers
@@ -175,7 +174,6 @@ def _node_config(
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
     check_ownership(servers, instances, tree, complaints)
     check_targets(servers, instances, complaints)
-    check_virtual_macs(servers, instances, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
     notification = read_notification(given, complaints)

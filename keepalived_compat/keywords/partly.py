@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PARTLY: Mapping[str, Mapping[str, str]] = {
-    "vrrp_instance": {
-        "use_vmac": "virtual servers on its addresses",
-        "use_vmac_addr": "virtual servers on its addresses",
-    },
     "url": {
         "regex_options": "allow_empty_class, alt_bsux, alt_circumflex, alt_verbnames, dollar_endonly, dupnames,"
         " firstline, match_unset_backref, never_backslash_c, never_utf, no_auto_capture, ungreedy, use_offset_limit"

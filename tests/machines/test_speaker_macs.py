@@ -83,7 +83,9 @@ def test_those_of_addresses_and_of_several_instances_are_all_told(lan: Lan, with
     elsewhere = VirtualMac(interface="vrrp1.51", mac=MAC.upper(), base="eth1")
     ipvlan = VirtualMac(interface="ipvl", mac="", ipvlan="private", base="eth1")
     first = with_mac(address_macs=(elsewhere, ipvlan))
-    second = replace(with_mac(virtual_mac=VirtualMac(interface="vrrp.52", mac=OTHER, xmit_base=True)), name="VI_2", vrid=52, vips=())
+    second = replace(
+        with_mac(virtual_mac=VirtualMac(interface="vrrp.52", mac=OTHER, xmit_base=True)), name="VI_2", vrid=52, vips=()
+    )
     node = lan.node(1, first, second)
     lan.run(5)
     assert node.accepted == {("eth0", MAC), ("eth1", MAC), ("eth0", OTHER)}
