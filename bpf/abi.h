@@ -32,15 +32,19 @@ struct endpoint {
 	__be32 address;
 	__be16 port;
 	__u8 protocol;
-	__u8 portless; /* 1, with port 0: of packets that do not tell theirs, where one service has the whole address */
+	__u8 kind; /* ENDPOINT_… */
 };
+
+#define ENDPOINT_SERVED 0
+#define ENDPOINT_WITHDRAWN 1 /* user space: kept for a while, no packet looks for it */
+#define ENDPOINT_PORTLESS 2  /* of packets that do not tell their ports: there is one, of port 0, where one service has them all */
 
 /* Key of `endpoints6`. */
 struct endpoint6 {
 	__u8 address[16];
 	__be16 port;
 	__u8 protocol;
-	__u8 portless;
+	__u8 kind;
 };
 
 #define FRONTEND_STATELESS 0x01	 /* the ring says it all, but for slots that are exceptions */

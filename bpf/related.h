@@ -54,7 +54,7 @@ static __always_inline struct frontend *portless_frontend(const struct packet *p
 
 		endpoint.address = packet->destination;
 		endpoint.protocol = packet->protocol;
-		endpoint.portless = 1;
+		endpoint.kind = ENDPOINT_PORTLESS;
 		return bpf_map_lookup_elem(MAP(endpoints), &endpoint);
 	}
 #if WITH_IPV6
@@ -62,7 +62,7 @@ static __always_inline struct frontend *portless_frontend(const struct packet *p
 
 	__builtin_memcpy(endpoint.address, &((struct ipv6hdr *)packet->ip)->daddr, 16);
 	endpoint.protocol = packet->protocol;
-	endpoint.portless = 1;
+	endpoint.kind = ENDPOINT_PORTLESS;
 	return bpf_map_lookup_elem(MAP(endpoints6), &endpoint);
 #else
 	return NULL;
@@ -131,10 +131,10 @@ static __always_inline int of_flow(struct xdp_md *context, const struct packet *
 	if (!service)
 		return pass(REASON_NO_SERVICE);
 	peer = peer_of(service);
-	identify(&matter->identity, packet, matter->frontend.index, matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
+	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
+		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
 	look_for(matter, &record, 1);
-	/* What a persistent service keeps of a client is found by port 0, which is no flow's. */
-	if (record.flow && FLOW_STATE(record.value) != FLOW_TEMPLATE) {
+	if (record.flow) {
 		choice.index = FLOW_BACKEND(record.value);
 		choice.backend = element(MAP(backends), choice.index);
 		if (!choice.backend)
@@ -165,7 +165,7 @@ static __always_inline int follow_error(struct xdp_md *context, struct packet *p
 {
 	struct frontend *frontend = frontend_of(packet, matter->family);
 
-	if (!frontend)
+	if (!frontend || is_from_itself(packet, matter->family))
 		return not_related(context, matter, REASON_OTHER_PROTOCOL);
 	matter->frontend = *frontend;
 	if (!is_for_us(context, packet->frame))

@@ -16,7 +16,7 @@ from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
 
 _ENDPOINT: Final = struct.Struct("=4s2sBx")
 _ENDPOINT6: Final = struct.Struct("=16s2sBx")
-_FRONTEND: Final = struct.Struct("=HHHxx")
+_FRONTEND: Final = struct.Struct("=HHHH")
 _HOP: Final = struct.Struct("=6s6sI")
 _GENERATION: Final = struct.Struct("=IHH")
 _SERVICE: Final = struct.Struct("=BBBB4sI4x24s8xII8x16s16s16s16x")
@@ -33,6 +33,8 @@ SELECT_EXCEPTIONS: Final = 0x40
 BACKEND_ALIVE: Final = 0x01
 BACKEND_HOP: Final = 0x02
 BACKEND_LOCAL: Final = 0x04
+_BACKEND_TAGGED: Final = 0x08
+"""Follows from the tag of the next hop: in the record only."""
 
 
 class FrontendFlag(IntFlag):
@@ -72,6 +74,9 @@ _TUNNELS: Final = {TunnelKind.IPIP: 0, TunnelKind.GUE: 1, TunnelKind.GRE: 2}
 _METHOD_OF: Final = {number: method for method, number in _METHODS.items()}
 _TUNNEL_OF: Final = {number: tunnel for tunnel, number in _TUNNELS.items()}
 TUNNEL_CHECKSUM: Final = 0x01
+_WITHDRAWN, _PORTLESS = 1, 2
+RETIREMENT_S: Final = 64
+SERVICE_UNRECORDED: Final = 0x01
 
 
 def endpoints_map(endpoint: Endpoint) -> str:
@@ -83,6 +88,26 @@ def pack_endpoint(endpoint: Endpoint) -> bytes:
     """Key of `endpoints` or `endpoints6`."""
     shape = _ENDPOINT if endpoint.address.version == 4 else _ENDPOINT6  # noqa: PLR2004 - the family
     return shape.pack(endpoint.address.packed, endpoint.port.to_bytes(2, "big"), endpoint.protocol.number)
+
+
+def pack_withdrawn(endpoint: Endpoint) -> bytes:
+    """Key under which the frontend of an endpoint that is withdrawn is kept: no packet looks for it."""
+    return pack_endpoint(endpoint)[:-1] + bytes([_WITHDRAWN])
+
+
+def is_withdrawn(raw: bytes) -> bool:
+    """Whether a key of either map is such a one."""
+    return raw[-1] == _WITHDRAWN
+
+
+def pack_portless(endpoint: Endpoint) -> bytes:
+    """Key of later fragments to an address, whose ports are not known: `endpoint` has port 0. See haxlb.forwarding.portless."""
+    return pack_endpoint(endpoint)[:-1] + bytes([_PORTLESS])
+
+
+def is_portless(raw: bytes) -> bool:
+    """Whether a key of either map is such a one."""
+    return raw[-1] == _PORTLESS
 
 
 def unpack_endpoint(raw: bytes) -> Endpoint:
@@ -103,16 +128,18 @@ class FrontendRecord:
     index: int
     service: int
     flags: FrontendFlag = FrontendFlag(0)
+    retired: int = 0
+    """Of an endpoint that is withdrawn: when, in units of RETIREMENT_S, modulo 65536 and never 0."""
 
     def pack(self) -> bytes:
         """Value of `endpoints` or `endpoints6`."""
-        return _FRONTEND.pack(self.index, self.service, self.flags)
+        return _FRONTEND.pack(self.index, self.service, self.flags, self.retired)
 
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
         """Record of such a value."""
-        index, service, flags = _FRONTEND.unpack(raw)
-        return cls(index=index, service=service, flags=FrontendFlag(flags))
+        index, service, flags, retired = _FRONTEND.unpack(raw)
+        return cls(index=index, service=service, flags=FrontendFlag(flags), retired=retired)
 
 
 def _pack_hop(hop: NextHop | None) -> bytes:
@@ -160,6 +187,8 @@ class ServiceRecord:
     retired: int = 0
     changed_s: int = 0
     """When the ring last changed, CLOCK_MONOTONIC."""
+    unrecorded: bool = False
+    """Flows of the ring in force may be on no record: it is a stateless service's."""
 
     @property
     def current(self) -> int:
@@ -178,6 +207,19 @@ class ServiceRecord:
         return self.generations[self.current]
 
     @property
+    def in_use(self) -> tuple[Generation, ...]:
+        """Those that packets look into."""
+        former = self.former
+        if former is None or former == self.current:
+            return (self.generation,)
+        return (self.generation, self.generations[former])
+
+    @property
+    def in_transition(self) -> bool:
+        """Some flows may be elsewhere than the ring in force says."""
+        return self.former is not None or bool(self.select & SELECT_EXCEPTIONS)
+
+    @property
     def peer(self) -> NextHop | None:
         """The other director as packets see it."""
         return self.peers[bool(self.select & SELECT_PEER)] if self.select & SELECT_PEER_KNOWN else None
@@ -189,7 +231,7 @@ class ServiceRecord:
             self.select,
             self.scheduler,
             self.persistence_prefix & 0xFF,
-            0,
+            SERVICE_UNRECORDED * self.unrecorded,
             mask,
             self.persistence_s,
             b"".join(_GENERATION.pack(each.first, each.length, each.flags) for each in self.generations),
@@ -202,12 +244,12 @@ class ServiceRecord:
     @classmethod
     def unpack(cls, raw: bytes) -> Self:
         """Record of a value of `services`."""
-        select, scheduler, prefix, _, mask, persistence, generations, retired, changed, peer0, peer1, identity = (
+        select, scheduler, prefix, flags, mask, persistence, generations, retired, changed, peer0, peer1, identity = (
             _SERVICE.unpack(raw)
         )
         first, second, third = (
-            Generation(first=at, length=length, flags=GenerationFlag(flags))
-            for at, length, flags in _GENERATION.iter_unpack(generations)
+            Generation(first=at, length=length, flags=GenerationFlag(how))
+            for at, length, how in _GENERATION.iter_unpack(generations)
         )
         return cls(
             identity=identity,
@@ -220,6 +262,7 @@ class ServiceRecord:
             peers=(_unpack_hop(peer0), _unpack_hop(peer1)),
             retired=retired,
             changed_s=changed,
+            unrecorded=bool(flags & SERVICE_UNRECORDED),
         )
 
 
@@ -281,8 +324,9 @@ class BackendRecord:
 
     def pack(self) -> bytes:
         """Value of `backends`."""
+        tagged = bool(self.vlans[bool(self.state & BACKEND_HOP)])
         return _BACKEND.pack(
-            self.state,
+            self.state | _BACKEND_TAGGED * tagged,
             self.incarnation,
             self.service,
             self.weight,
@@ -316,7 +360,7 @@ class BackendRecord:
             service=service,
             address=_address(address[:octets]),
             port=int.from_bytes(port, "big"),
-            state=state,
+            state=state & ~_BACKEND_TAGGED,
             incarnation=incarnation,
             weight=weight,
             method=_METHOD_OF[method],

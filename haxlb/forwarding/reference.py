@@ -27,6 +27,7 @@ from haxlb.forwarding.reference_packet import (
     parse_packet,
 )
 from haxlb.forwarding.reference_rings import Rings
+from haxlb.forwarding.reference_tags import retag
 from haxlb.forwarding.wanted import NextHop, Tally, WantedServer, WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import ForwardingMethod
@@ -108,15 +109,15 @@ class Reference:
         for_us = self._for_us(frame, interface)
         link = parse_link(frame, for_us=for_us)
         if isinstance(link, str):
-            return _passed(frame, link)
+            return passed(frame, link)
         datagram = parse_datagram(link)
         if isinstance(datagram, str):
-            return _passed(link.frame, datagram)
+            return passed(link.frame, datagram)
         packet = parse_packet(datagram)
         if isinstance(packet, str):
-            return (
-                self._without_ports(datagram, packet, now_s) if packet != "malformed" else _passed(link.frame, packet)
-            )
+            if packet == "malformed":
+                return passed(link.frame, packet)
+            return self._without_ports(datagram, packet, now_s, for_us=for_us)
         endpoint = packet.endpoint()
         if endpoint not in self._endpoints:
             endpoint = packet.endpoint(any_port=True)
@@ -126,30 +127,30 @@ class Reference:
 
     def _serve(self, packet: Packet, endpoint: Endpoint, now_s: float, *, for_us: bool) -> Verdict:
         service, link = self._endpoints[endpoint], packet.link
-        if service.shared and link.standing is Standing.PLAIN and _comes_from(link, service.peer):
+        if service.shared and link.standing is Standing.PLAIN and comes_from(link, service.peer):
             # It has chosen us, the server: to forward the packet again could go on for ever.
-            return _passed(link.frame, "local")
+            return passed(link.frame, "local")
         # None where the flow may be on record, or the server of the slot has just died.
         server = alive(service, self._rings.certain(service, packet)) if service.stateless else None
         if server is None:
             return self._by_record(packet, endpoint, now_s, for_us=for_us)
         if packet.source == packet.destination:
-            return _passed(link.frame, "malformed")
+            return passed(link.frame, "malformed")
         if not for_us:
-            return _passed(link.frame, "not_for_us")
+            return passed(link.frame, "not_for_us")
         return self._hand_over(packet, endpoint, server, "hashed", begins_flow=False, now_s=now_s)
 
     def _for_us(self, frame: bytes, interface: int) -> bool:
         own = self._own_macs.get(interface)
         return own is not None and (frame[:6] == pack_mac(own) or (interface, frame[:6]) in self.virtual_macs)
 
-    def _without_ports(self, datagram: Datagram, reason: str, now_s: float) -> Verdict:  # noqa: ARG002 - for those who extend it
+    def _without_ports(self, datagram: Datagram, reason: str, now_s: float, *, for_us: bool) -> Verdict:  # noqa: ARG002 - for those who extend it
         """A later fragment, or a packet of another protocol."""
-        return _passed(datagram.link.frame, reason)
+        return passed(datagram.link.frame, reason)
 
     def _no_service(self, packet: Packet, now_s: float) -> Verdict:  # noqa: ARG002 - likewise
         """It is no client's."""
-        return _passed(packet.link.frame, "no_service")
+        return passed(packet.link.frame, "no_service")
 
     def _by_record(self, packet: Packet, endpoint: Endpoint, now_s: float, *, for_us: bool) -> Verdict:
         service = self._endpoints[endpoint]
@@ -158,16 +159,16 @@ class Reference:
         server = alive(service, flow.server) if flow is not None and flow.service == service.name else None
         if flow is None or server is None or not self._goes_on(flow, packet, now_s):
             if not for_us:
-                return _passed(packet.link.frame, "not_for_us")
+                return passed(packet.link.frame, "not_for_us")
             return self._decide(packet, endpoint, flow, now_s)
         if not for_us:
-            return _passed(packet.link.frame, "not_for_us")
+            return passed(packet.link.frame, "not_for_us")
         state = _state_after(packet, flow.state)
         if state is not flow.state or now_s - flow.stamp_s >= 1:
             peer = None if service.stateless else service.peer
             doubtful = flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= CLOSING_SURE
-            if doubtful and packet.link.standing is Standing.PLAIN and peer and not _comes_from(packet.link, peer):
-                return _asked(packet.link, peer, IN_DOUBT)
+            if doubtful and packet.link.standing is Standing.PLAIN and peer and not comes_from(packet.link, peer):
+                return ask(packet.link, peer, IN_DOUBT)
             settled = flow.settled or state in (FlowState.TCP_ESTABLISHED, FlowState.UDP)
             self.flows.put(key, replace(flow, state=state, stamp_s=now_s, settled=settled))
             if service.persistence_s:
@@ -196,7 +197,7 @@ class Reference:
         """No live server is on record for it."""
         service = self._endpoints[endpoint]
         if packet.source == packet.destination:
-            return _passed(packet.link.frame, "malformed")
+            return passed(packet.link.frame, "malformed")
         known = flow is not None and flow.service == service.name
         reason = "new_flow" if packet.begins else "moved_flow" if known else "unknown_flow"
         server = None
@@ -267,9 +268,9 @@ class Reference:
         hop = server.next_hop
         assert hop is not None
         if hop.local:
-            return _passed(packet.link.frame, "local")
-        if _comes_from(packet.link, hop):
-            return _passed(packet.link.frame, "loop")
+            return passed(packet.link.frame, "local")
+        if comes_from(packet.link, hop):
+            return passed(packet.link.frame, "loop")
         service = self._endpoints[endpoint]
         delivery = Delivery(
             packet=packet,
@@ -292,7 +293,7 @@ class Reference:
 
 def exchange_macs(delivery: Delivery) -> Verdict:
     """DR."""
-    return sent(delivery.packet.link.frame, delivery.hop, delivery.reason)
+    return sent(retag(delivery.packet.link.frame, delivery.hop.vlan), delivery.hop, delivery.reason)
 
 
 def sent(frame: bytes, hop: NextHop, reason: str) -> Verdict:
@@ -301,7 +302,7 @@ def sent(frame: bytes, hop: NextHop, reason: str) -> Verdict:
     return Verdict(action=Action.SEND, reason=reason, frame=changed, interface=hop.interface_index)
 
 
-def _asked(link: Link, peer: NextHop, kind: bytes | None) -> Verdict:
+def ask(link: Link, peer: NextHop, kind: bytes | None) -> Verdict:
     """To the other director, as a frame of another EtherType where `kind` says so."""
     return sent(link.frame if kind is None else link.with_kind(kind), peer, "asked_peer")
 
@@ -311,19 +312,21 @@ def _question(packet: Packet, service: WantedService) -> Verdict | None:
     link, peer = packet.link, service.peer
     if peer is None:
         return None
-    if link.standing is Standing.IN_DOUBT and _comes_from(link, peer):
+    if link.standing is Standing.IN_DOUBT and comes_from(link, peer):
         # What it doubts it knows, or nobody does: the packet goes back, and it decides.
-        return _asked(link, peer, ANSWERED if service.shared else None)
-    if link.standing is Standing.PLAIN and not _comes_from(link, peer):
-        return _asked(link, peer, IN_DOUBT if service.shared else None)
+        return ask(link, peer, ANSWERED if service.shared else None)
+    if link.standing is Standing.PLAIN and not comes_from(link, peer):
+        return ask(link, peer, IN_DOUBT if service.shared else None)
     return None
 
 
-def _passed(frame: bytes, reason: str) -> Verdict:
+def passed(frame: bytes, reason: str) -> Verdict:
+    """To the kernel."""
     return Verdict(action=Action.PASS, reason=reason, frame=frame)
 
 
-def _comes_from(link: Link, hop: NextHop | None) -> bool:
+def comes_from(link: Link, hop: NextHop | None) -> bool:
+    """Who sent the frame is that next hop."""
     return hop is not None and link.source_mac == pack_mac(hop.destination_mac)
 
 
