@@ -6,7 +6,6 @@ from collections import Counter
 from fractions import Fraction
 
 from haxlb.forwarding.hashing import mix
-from haxlb.forwarding.layout import LIST_SERVERS
 from haxlb.forwarding.reference_flows import FlowTable
 from haxlb.forwarding.reference_packet import Packet
 from haxlb.forwarding.reference_rings import PICK_ATTEMPTS, Rings
@@ -57,7 +56,8 @@ class Chooser:
 
     def _candidates(self, service: WantedService, *, full_ones: bool = False) -> list[Candidate]:
         """Servers that can get flows, in the order of the list."""
-        servers = [server_of(service, key) for key in self._rings.list_of(service)[:LIST_SERVERS]]
+        # Of turns each server once: twos wants to know who is full.
+        servers = [server_of(service, key) for key in dict.fromkeys(self._rings.slots(service))]
         return [
             Candidate(key=each.key, weight=each.weight, active=load.active, inactive=load.inactive)
             for each in servers
@@ -67,7 +67,7 @@ class Chooser:
 
     def _of_two(self, service: WantedService) -> WantedServer | None:
         """Of two that chance names the one with less to do; None where both are full."""
-        turns = self._rings.turns(service)
+        turns = self._rings.slots(service)
         if not turns:
             return None
         turn = self._cursors[service.name]

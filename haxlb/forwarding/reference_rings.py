@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from haxlb.forwarding.hashing import ring_hash
-from haxlb.forwarding.layout import RING_SLOTS
-from haxlb.forwarding.maglev import maglev
 from haxlb.forwarding.reference_packet import Packet
-from haxlb.forwarding.ring import order, seeds
-from haxlb.forwarding.sequence import sequence
-from haxlb.forwarding.wanted import WantedServer, WantedService
+from haxlb.forwarding.ring import recipe_of, slots_of
+from haxlb.forwarding.wanted import WantedService
 from haxlb.model.node import Scheduler
 
 PICK_ATTEMPTS: Final = 16
@@ -68,14 +65,6 @@ class Rings:
         """What is in force."""
         return self._rings[service.name].slots
 
-    def turns(self, service: WantedService) -> tuple[str, ...]:
-        """The same, of a scheduler that takes turns."""
-        return self.slots(service)
-
-    def list_of(self, service: WantedService) -> list[str]:
-        """Servers that a scheduler compares, in their order."""
-        return [each.key for each in _servers(service)]
-
     def place(self, service: WantedService, packet: Packet) -> int:
         """The slot of a packet's hash."""
         return self._place(service, packet, len(self.slots(service)))
@@ -107,19 +96,6 @@ class Rings:
         return ring_hash(packet.source, port) % length
 
 
-def _servers(service: WantedService) -> list[WantedServer]:
-    """Those that get new flows, in the order that directors agree on."""
-    return [each for each in sorted(service.servers, key=order) if each.gets_packets and each.weight > 0]
-
-
 def _slots(service: WantedService) -> tuple[str, ...]:
-    servers = _servers(service)
-    weights = [1 if service.scheduler is Scheduler.RR else each.weight for each in servers]
-    if service.scheduler.takes_turns:
-        positions = sequence(weights, RING_SLOTS)
-    elif service.scheduler.hashes:
-        seed = seeds(service.servers)
-        positions = maglev([seed[each.key] for each in servers], weights, RING_SLOTS)
-    else:
-        return tuple(each.key for each in servers)
-    return tuple(servers[position].key for position in positions)
+    places = range(1, len(service.servers) + 1)
+    return tuple(service.servers[place - 1].key for place in slots_of(recipe_of(service, places)))
