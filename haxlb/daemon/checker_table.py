@@ -128,6 +128,9 @@ def virtual_server_status(
                     checked_at=epoch.at(max(probed)) if probed else None,
                     mac=way.next_hop.destination_mac if way.next_hop else None,
                     method=server.method.value,
+                    upper_threshold=server.upper_threshold,
+                    lower_threshold=server.lower_threshold,
+                    local=way.next_hop is not None and way.next_hop.local,
                 ),
                 virtual_server,
                 server,
@@ -168,6 +171,7 @@ def _sorry_status(pool: Pool, neighbours: Neighbours, counters: Counters, epoch:
         since_at=epoch.at(pool.quorum_since_us),
         mac=way.next_hop.destination_mac if way.next_hop else None,
         method=sorry.method.value,
+        local=way.next_hop is not None and way.next_hop.local,
         is_sorry=True,
     )
     return [_with_counters(status, pool.virtual_server, sorry, counters)]

@@ -335,7 +335,7 @@ class Supervisor:
             config_problem=self._commands.config_problem,
             instances=self._survey.instances,
             lag=self._survey.lag,
-            virtual_servers=self._survey.virtual_servers,
+            virtual_servers=self._standing.weights.marked(self._survey.virtual_servers, self._standing.config),
             data_plane=self._survey.data_plane,
             tracked=self._survey.tracked,
             alarms=self._chronicle.alarms(),

@@ -6,7 +6,6 @@ Times ending in `_at` are seconds since the epoch (floats), so that a reader on 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Role
@@ -148,6 +147,18 @@ class RealServerStatus:
     """Closing ones."""
     overloaded: bool = False
     """uthreshold is reached, and lthreshold not yet."""
+    upper_threshold: int = 0
+    """0 = none."""
+    lower_threshold: int = 0
+    local: bool = False
+    """The server is this host."""
+    configured_weight: int | None = None
+    """Of a server whose weight an operator has set (`haxlb weight`, `haxlb drain`); None = nobody has."""
+
+    @property
+    def key(self) -> str:
+        """`address:port`, of IPv6 `[address]:port`."""
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
