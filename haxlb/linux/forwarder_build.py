@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import haxlb
+from haxlb.forwarding.features import ALL, Features, Lifetimes
 from haxlb.forwarding.layout import Sizes
+from haxlb.linux.lacks import remedy_for
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.model.errors import HostError, NotPermitted
 
@@ -24,13 +27,19 @@ async def compile_forwarder(
     directory: Path,
     *,
     services: int = Sizes().services,
+    frontends: int = Sizes().frontends,
     backends: int = Sizes().backends,
+    rings: int = Sizes().rings,
     flow_buckets_log2: int = Sizes().flow_buckets_log2,
+    features: Features = ALL,
+    lifetimes: Lifetimes | None = None,
+    frags: bool = False,
     python: str = PYTHON,
 ) -> str:
     """Make maps and program in `directory` (<runtime>/bpf/<layout.ABI>); return the path of the pinned program.
 
-    Takes about half a second and 130 MB while it lasts. Raises HostError, NotPermitted.
+    `frags`: the program takes frames of several buffers. Takes a second and 130 MB while it lasts. Raises HostError,
+    NotPermitted.
     """
     command = (
         python,
@@ -39,8 +48,13 @@ async def compile_forwarder(
         "haxlb.linux.compiler",
         f"--directory={_absolute(directory)}",
         f"--services={services}",
+        f"--frontends={frontends}",
         f"--backends={backends}",
+        f"--rings={rings}",
         f"--flow-buckets-log2={flow_buckets_log2}",
+        f"--features={features.text}",
+        *(f"--lifetime-{name}={seconds}" for name, seconds in asdict(lifetimes or Lifetimes()).items()),
+        *(("--frags",) if frags else ()),
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(haxlb.__file__).parent.parent)}
     try:
@@ -55,7 +69,7 @@ async def compile_forwarder(
         )
     except OSError as problem:
         raise HostError(
-            f"cannot run {python}: {problem.strerror}", remedy="apt install python3 python3-bpfcc"
+            f"cannot run {python}: {problem.strerror}", remedy=remedy_for(problem, "apt install python3 python3-bpfcc")
         ) from problem
     try:
         said, complaints = await communicate(process, None, _TIMEOUT_S)
