@@ -65,12 +65,12 @@ static __always_inline void identify(struct identity *identity, const struct pac
 
 /*
  * The frontend in the key of a flow. A client's template has the key of its port 0: its flows from there are those of frontend 0,
- * which is none. Without a branch, see flow_score.
+ * which is none, whatever they go to. Without a branch, see flow_score.
  */
 static __always_inline __u16 recorded_at(const struct packet *packet, const struct frontend *frontend)
 {
 #if WITH_PERSISTENCE
-	__u32 taken = ((__u32)packet->source_port - 1) >> 31 & frontend->flags / FRONTEND_PERSISTENT;
+	__u32 taken = ((__u32)packet->source_port - 1) >> 31;
 
 	OPAQUE(taken);
 	return frontend->index & (taken - 1);

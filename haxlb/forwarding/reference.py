@@ -154,7 +154,7 @@ class Reference:
 
     def _by_record(self, packet: Packet, endpoint: Endpoint, now_s: float, *, for_us: bool) -> Verdict:
         service = self._endpoints[endpoint]
-        key = flow_key(service, endpoint, packet)
+        key = flow_key(endpoint, packet)
         flow = self.flows.get(key)
         server = alive(service, flow.server) if flow is not None and flow.service == service.name else None
         if flow is None or server is None or not self._goes_on(flow, packet, now_s):
@@ -220,7 +220,7 @@ class Reference:
         client = client_key(service, endpoint, packet) if service.persistence_s else None
         if server is None and client is not None:
             server = self._server_of_client(service, client, now_s)
-        key = None if service.one_packet else flow_key(service, endpoint, packet)
+        key = None if service.one_packet else flow_key(endpoint, packet)
         if key is None:
             reason = "new_flow"
         in_turn = reason in ("new_flow", "moved_flow")

@@ -18,7 +18,7 @@ class FlowKey:
     """What a flow is found by."""
 
     endpoint: Endpoint | None
-    """None: of any persistent service. Port 0 is the key of a client's template: its flows from there share another."""
+    """None where the source port is 0: that is the key of a client's template."""
     source: IPAddress
     source_port: int
     destination_port: int = 0
@@ -89,10 +89,10 @@ class FlowTable:
         table[flow.service, flow.server] += change
 
 
-def flow_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> FlowKey:
+def flow_key(endpoint: Endpoint, packet: Packet) -> FlowKey:
     """What the record of a packet's flow is found by."""
     return FlowKey(
-        endpoint=endpoint if packet.source_port or not service.persistence_s else None,
+        endpoint=endpoint if packet.source_port else None,
         source=packet.source,
         source_port=packet.source_port,
         destination_port=0 if endpoint.port else packet.destination_port,

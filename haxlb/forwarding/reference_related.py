@@ -188,7 +188,7 @@ class RelatedReference(Reference):
         if server is not None:
             delivered = replace(packet, datagram=datagram)
             return self._hand_over(delivered, endpoint, server, "icmp_error", begins_flow=False, now_s=now_s)
-        known = self.flows.get(flow_key(service, endpoint, packet))
+        known = self.flows.get(flow_key(endpoint, packet))
         unknown = known is None or known.service != service.name
         if service.peer and unknown and plain and not from_peer and not service.stateless and not service.one_packet:
             return ask(link, service.peer, IN_DOUBT if service.shared else None)
@@ -200,7 +200,7 @@ class RelatedReference(Reference):
             server = alive(service, self._rings.certain(service, packet))
             if server is not None:
                 return server
-        flow = self.flows.get(flow_key(service, endpoint, packet))
+        flow = self.flows.get(flow_key(endpoint, packet))
         if flow is not None and flow.service == service.name:
             return alive(service, flow.server)
         if not service.stateless:
