@@ -17,6 +17,9 @@ def virtual_server_lines(server: VirtualServer, *, mails: bool) -> Iterator[str]
     method = _method(server)
     yield f"lb_kind {method_text(method)}"
     yield f"protocol {server.endpoint.protocol.value}"
+    families = {each.address.version for each in server.endpoints}
+    if server.fwmark and len(families) == 1:
+        yield "ip_family inet6" if 6 in families else "ip_family inet"  # noqa: PLR2004 - the family
     if server.mh_port:
         yield "sh-port" if server.scheduler is Scheduler.SH else "mh-port"
     yield from _persistence(server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
 
+from haxlb.config.flow_timeouts import LONGEST_S
 from haxlb.config.server_head import Head
 from haxlb.model.addresses import Protocol
 from haxlb.model.node import Scheduler
@@ -105,7 +106,7 @@ class ScheduleReader:
         entry = self._section.entry("persistence_timeout")
         seconds = 0
         if entry is not None:
-            seconds = PERSISTENCE_S if entry.value is None else int(entry.value)
+            seconds = PERSISTENCE_S if entry.value is None else self._bounded(entry)
         if entry is not None and seconds == 0:
             self._complaints.warning(
                 "old-spelling",
@@ -136,6 +137,16 @@ class ScheduleReader:
                 "without it the forwarder needs no records",
             )
         return replace(schedule, persistence_s=seconds, persistence_granularity=granularity)
+
+    def _bounded(self, entry: Entry) -> int:
+        if entry.value > LONGEST_S:
+            self._complaints.warning(
+                "inexact-value",
+                entry.argument_span,
+                f"persistence_timeout {entry.value} is taken as {LONGEST_S}, the longest that there is (18 hours)",
+                "it counts from the client's last packet",
+            )
+        return min(int(entry.value), LONGEST_S)
 
     def _granularity(self, head: Head) -> int | None:
         entry = self._section.entry("persistence_granularity")

@@ -347,7 +347,8 @@ class VirtualServer:
         """How it is called in status and logs, and what makes it the same one across a reload."""
         protocol = self.endpoint.protocol.value.lower()
         if self.fwmark:
-            return f"fwmark {self.fwmark} {protocol}"
+            family = " inet6" if self.endpoint.address.version == 6 else ""  # noqa: PLR2004 - the family
+            return f"fwmark {self.fwmark}{family} {protocol}"
         return f"group {self.group} {protocol}" if self.group else str(self.endpoint)
 
 
