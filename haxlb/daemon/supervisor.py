@@ -22,6 +22,7 @@ from haxlb.daemon.crafting import Crafting
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
+    ConfigureChecker,
     ConfigureSpeaker,
     DataPlaneReady,
     HandOver,
@@ -32,6 +33,7 @@ from haxlb.daemon.messages import (
     Notify,
     Ready,
     SpeakerStatus,
+    SwapProgram,
     Tracked,
     TrackerStatus,
 )
@@ -227,12 +229,19 @@ class Supervisor:
     def _take_ready(self, name: str, ready: Ready) -> None:
         self._processes.take_ready(name, ready)
         if name == "checker" and not ready.problem:
-            program, self._attached = self._attached, self._standing.program
-            if ready.of == "SwapProgram" or program != self._attached:
-                self._processes.send("speaker", DataPlaneReady())
+            self._tell_of_data_plane(swapped=ready.of == SwapProgram.__name__)
         # Not before: a speaker that has not answered may still run those that are to go.
         if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
             self._world.routers.keep(orders.instances)
+
+    def _tell_of_data_plane(self, *, swapped: bool) -> None:
+        """Whoever builds a program may have made its tables anew; a reload that builds none has not."""
+        orders: SwapProgram | ConfigureChecker | None = self._processes.in_force("checker", ConfigureChecker)
+        if swapped:
+            orders = self._processes.in_force("checker", SwapProgram)
+        if orders is not None and (swapped or orders.program != self._attached):
+            self._attached = orders.program
+            self._processes.send("speaker", DataPlaneReady())
 
     def _take_status(self, name: str, status: SpeakerStatus | CheckerStatus | TrackerStatus) -> None:
         match status:
