@@ -22,8 +22,10 @@ _FLOW: Final = struct.Struct("=BBBBHHII")
 _WIDE: Final = struct.Struct("=HHHHII16s")
 _MAPPED: Final = bytes(12)
 """What a wide key has in front of an IPv4 address."""
-_PORTS: Final = tuple(str((port & 0xFF) << 8 | port >> 8) for port in range(1 << 16))
+_PORTS: Final = [f":{(port & 0xFF) << 8 | port >> 8}" for port in range(1 << 16)]
 """By the number that two bytes on the wire are to a little-endian machine."""
+_OCTETS: Final = [f"{octet}." for octet in range(256)]
+_LAST_OCTETS: Final = [str(octet) for octet in range(256)]
 _STATES: Final = {
     FlowState.TCP_NEW: "SYN_RECV",
     FlowState.TCP_ESTABLISHED: "ESTABLISHED",
@@ -140,6 +142,7 @@ class Listing:
             _PORTS,
         )
         network, mask = self._network, self._mask
+        octets, last = _OCTETS, _LAST_OCTETS
         width = 18 if self._form is Form.TABLE else 0
         found: list[str] = []
         append = found.append
@@ -153,16 +156,17 @@ class Listing:
                 kind = self._kind(number, frontend, kind_of, 0)
             if kind is None:
                 continue
+            lifetime, head, middle, tail = kind
             age = now - stamp & 0xFFFFFFFF
-            left = kind.lifetime - age if age < _AHEAD else kind.lifetime
+            left = lifetime - age if age < _AHEAD else lifetime
             if left <= 0:
                 continue
             if mask and (a << 24 | b << 16 | c << 8 | d) & mask != network:
                 continue
             left = (left + ticks - 1) // ticks
             time_left = left_text.get(left) or self._time(left)
-            source = f"{a}.{b}.{c}.{d}:{ports[port]}"
-            append(f"{kind.head}{time_left}{kind.middle}{source:<{width}}{kind.tail}")
+            source = octets[a] + octets[b] + octets[c] + last[d] + ports[port]
+            append(f"{head}{time_left}{middle}{source.ljust(width)}{tail}")
         return found
 
     def wide_lines(self, buckets: bytes | memoryview) -> list[str]:
@@ -188,8 +192,9 @@ class Listing:
                 kind = self._kind(number, frontend, kind_of, target)
             if kind is None:
                 continue
+            lifetime, head, middle, tail = kind
             age = now - stamp & 0xFFFFFFFF
-            left = kind.lifetime - age if age < _AHEAD else kind.lifetime
+            left = lifetime - age if age < _AHEAD else lifetime
             if left <= 0:
                 continue
             narrow = address.startswith(_MAPPED)
@@ -200,10 +205,10 @@ class Listing:
             left = (left + ticks - 1) // ticks
             time_left = left_text.get(left) or self._time(left)
             if narrow:
-                source = f"{address[12]}.{address[13]}.{address[14]}.{address[15]}:{ports[port]}"
+                source = f"{address[12]}.{address[13]}.{address[14]}.{address[15]}{ports[port]}"
             else:
-                source = f"[{text_of_ipv6(address)}]:{ports[port]}"
-            found.append(f"{kind.head}{time_left}{kind.middle}{source:<{width}}{kind.tail}")
+                source = f"[{text_of_ipv6(address)}]{ports[port]}"
+            found.append(f"{head}{time_left}{middle}{source.ljust(width)}{tail}")
         return found
 
     def _kind(self, number: int, index: int, kind_of: int, target: int) -> _Kind | None:
@@ -221,7 +226,7 @@ class Listing:
                     if state is FlowState.TEMPLATE
                     else self._book.lifetimes_s[state]
                 )
-                port = int(_PORTS[target])
+                port = int(_PORTS[target][1:])
                 made = self._written(
                     lifetime * self._book.ticks_per_second,
                     frontend.protocol.value,
