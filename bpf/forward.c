@@ -458,7 +458,8 @@ static __always_inline int compare_servers(struct xdp_md *context, int locate)
 		chosen = of_two(index, service, &choice);
 	else
 		chosen = find_locality(index, service, scratch->destination, scratch->now, &choice);
-	if (!chosen && locate)
+	/* Of two that are full the next turn decides. */
+	if (!chosen && locate && service->scheduler != SCHEDULER_TWOS)
 		return go_on(context, PROGRAM_COMPARE);
 	if (chosen) {
 		scratch->backend = choice.index;
