@@ -91,7 +91,9 @@ def _counts(diagnostic: Diagnostic, *, strict_includes: bool) -> bool:
         return strict_includes
     if diagnostic.severity in (Severity.FATAL, Severity.ERROR):
         return True
-    return diagnostic.severity is Severity.WARNING and diagnostic.code in _SAID_BY_KEEPALIVED
+    return diagnostic.code == "zero-value" or (
+        diagnostic.severity is Severity.WARNING and diagnostic.code in _SAID_BY_KEEPALIVED
+    )
 
 
 def _secured(root: Section) -> bool:
