@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -265,6 +265,31 @@ def test_a_reload_keeps_the_state_of_what_it_does_not_touch() -> None:
     effects = bench.configure(virtual_server(server(21), server(22, weight=5), server(23)))
     assert effects == [PoolChanged(virtual_server=str(VIP))]
     assert alive(bench.pool()) == [("192.168.10.22:80", 5), ("192.168.10.23:80", 1)]
+
+
+def test_a_group_is_one_pool_whatever_addresses_it_serves() -> None:
+    group = virtual_server(server(21), server(22), more_endpoints=(OTHER_VIP,), group="web")
+    bench = Bench(group)
+    bench.run(30)
+    bench.sick[check(21)] = BAD
+    bench.run(60)
+    assert [pool.name for pool in bench.monitor.status()] == ["group web tcp"]
+    other = virtual_server(server(21), server(22), endpoint=OTHER_VIP, group="web")
+    assert bench.configure(other) == [], "the same servers do the same"
+    assert alive(bench.pool(OTHER_VIP)) == [("192.168.10.22:80", 1)]
+    assert bench.monitor.remember() == {
+        "group web tcp 192.168.10.21:80": False,
+        "group web tcp 192.168.10.22:80": True,
+    }
+
+
+def test_servers_of_ipv6_and_ways_to_them() -> None:
+    address = IPv6Address("2001:db8::21")
+    service = virtual_server(server(address=address, checks=(check(address=address),)))
+    bench = Bench(service)
+    assert alive(bench.pool()) == [("[2001:db8::21]:80", 1)]
+    effects = bench.monitor.handle(ReachChanged(address=address, reachable=False), bench.now)
+    assert facts(effects) == ["quorum down"]
 
 
 def test_changed_check_parameters_start_from_what_was_known_of_the_server() -> None:
