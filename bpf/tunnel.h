@@ -61,6 +61,9 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
+/* What has just been written as something else. */
+typedef __u32 __attribute__((may_alias)) word;
+
 /* Of `length` bytes, known when this is compiled. */
 static __always_inline __u64 sum_words(const void *words, __u32 length)
 {
@@ -68,7 +71,7 @@ static __always_inline __u64 sum_words(const void *words, __u32 length)
 
 #pragma unroll
 	for (__u32 at = 0; at < length; at += 4)
-		sum += *(__u32 *)(words + at);
+		sum += *(const word *)(words + at);
 	return sum;
 }
 
@@ -477,7 +480,8 @@ static __always_inline int trim(struct xdp_md *context, int family, __u32 offset
 static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch, int family)
 {
 	__u32 offset = scratch->offset & 31, index = scratch->backend, counted = scratch->reason, tag, at;
-	struct backend *backend = element(MAP(backends), index);
+	struct choice choice = {.backend = element(MAP(backends), index), .index = index, .identity = scratch->identity};
+	struct backend *backend = choice.backend;
 	struct wrapping wrapping = {};
 	struct packet packet = {};
 	struct inner inner = {};
@@ -486,7 +490,7 @@ static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch,
 	int room, written;
 	enum reason reason;
 
-	if (!backend || !trim(context, family, offset))
+	if (!backend || counted >= REASON_COUNT || !trim(context, family, offset))
 		return drop(REASON_NO_ROOM);
 #if WITH_IPV6
 	if (family == FAMILY_IPV6)
@@ -507,7 +511,7 @@ static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch,
 	if (backend->tunnel != TUNNEL_IPIP && backend->tunnel_flags & TUNNEL_CHECKSUM &&
 	    !sum_of(context, &packet, family, offset, &inner.sum))
 		return drop(REASON_NO_ROOM);
-	tag = backend->vlans[(scratch->identity & BACKEND_HOP) / BACKEND_HOP];
+	tag = backend->vlans[(choice.identity & BACKEND_HOP) / BACKEND_HOP];
 	at = tag ? ETH_HLEN + TAG_BYTES : ETH_HLEN;
 	/* Its priority and drop eligibility stay. */
 	if (tag && offset > ETH_HLEN && packet.frame + ETH_HLEN + TAG_BYTES <= (void *)(long)context->data_end)
@@ -537,11 +541,7 @@ static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch,
 	if (!written)
 		return drop(REASON_NO_ROOM);
 	packet.frame = frame;
-	if (counted < REASON_COUNT)
-		note(counted);
-	count(MAP(service_tallies), scratch->frontend.service, &packet, scratch->flows);
-	count(MAP(backend_tallies), index, &packet, scratch->flows);
-	return send(context, &packet, hop_of(backend, scratch->identity));
+	return leave(context, &packet, &scratch->frontend, &choice, counted, scratch->flows);
 }
 
 static __always_inline int tunnel(struct xdp_md *context)

@@ -28,6 +28,13 @@ def _wire_port(port: int) -> int:
     return int.from_bytes(port.to_bytes(2, "big"), "little")
 
 
+def address_hash(address: IPAddress) -> int:
+    """32 bits that stand for an address: an IPv4 one itself, as a little-endian machine reads it."""
+    if isinstance(address, IPv4Address):
+        return int.from_bytes(address.packed, "little")
+    return _mix_address(0, address.packed)
+
+
 def ring_hash(address: IPAddress, port: int | None) -> int:
     """Hash of a packet for sh, mh (of its source) and dh (of its destination); `port` None where only the address counts."""
     wire_port = 0 if port is None else _wire_port(port)

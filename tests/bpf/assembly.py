@@ -8,7 +8,7 @@ SOURCE_ADDRESS, SOURCE_PORT = 26, 34
 """Offsets in a frame without IP options."""
 
 _DROP = 1
-_LOOKUP, _RANDOM, _TAIL_CALL, _REDIRECT = 1, 7, 12, 23
+_LOOKUP, _RANDOM, _TAIL_CALL, _REDIRECT, _ADJUST_HEAD = 1, 7, 12, 23, 44
 """Numbers of BPF helpers."""
 
 
@@ -102,6 +102,44 @@ def relay(jumps: int, macs: bytes, *, clients: int) -> bytes:
             instruction(0x07, 4, 0, 0, SOURCE_PORT + 2),
             instruction(0x2D, 4, 3, len(changes)),  # if r4 > r3 goto the end
             *changes,
+            instruction(0xB7, 0),  # XDP_ABORTED: the harness is broken
+            instruction(0x95),
+        ]
+    )
+
+
+def without_head_room(jumps: int, taken: int) -> bytes:
+    """Begin the frame `taken` bytes earlier, so that they become padding behind it; tail-call program 0 of the array.
+
+    The first 64 bytes of the frame count.
+    """
+    moves = [
+        step
+        for at in range(0, 64, 2)
+        for step in (
+            instruction(0x69, 5, 2, taken + at),  # r5 = *(u16 *)(r2 + taken + at)
+            instruction(0x6B, 2, 5, at),  # *(u16 *)(r2 + at) = r5
+        )
+    ]
+    jump = [
+        instruction(0xBF, 1, 6),  # r1 = context
+        instruction(0x18, 2, 1, 0, jumps),  # r2 = the array
+        instruction(0),
+        instruction(0xB7, 3, 0, 0, 0),
+        instruction(0x85, 0, 0, 0, _TAIL_CALL),
+    ]
+    return b"".join(
+        [
+            instruction(0xBF, 6, 1),  # r6 = context
+            instruction(0xB7, 2, 0, 0, -taken),
+            instruction(0x85, 0, 0, 0, _ADJUST_HEAD),
+            instruction(0x61, 2, 6, 0),  # r2 = data
+            instruction(0x61, 3, 6, 4),  # r3 = data_end
+            instruction(0xBF, 4, 2),  # r4 = r2
+            instruction(0x07, 4, 0, 0, taken + 64),
+            instruction(0x2D, 4, 3, len(moves) + len(jump)),  # if r4 > r3 goto the end
+            *moves,
+            *jump,
             instruction(0xB7, 0),  # XDP_ABORTED: the harness is broken
             instruction(0x95),
         ]
