@@ -11,7 +11,7 @@ from haxlb.model.addresses import Endpoint, IPAddress, Protocol
 def portless_endpoints(services: Iterable[WantedService]) -> Mapping[Endpoint, WantedService]:
     """Endpoints of port 0 that stand for all of an address and protocol, with the one service that has them all.
 
-    A later fragment that comes before its first one finds its server by the ring alone: where that says it all, and does
+    A later fragment that comes before its first one finds its server by the ring alone, where that says it all and does
     not ask for the port. Where the endpoints of the address go to several services, or to one that keeps records, there
     is no telling, and no such endpoint.
     """
