@@ -164,8 +164,9 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         return MapShape(name=name, kind=kind, key_size=key, value_size=value, entries=entries, mmapable=mmapable)
 
     return (
-        shape("endpoints", hashed, 8, 8, sizes.frontends),
-        shape("endpoints6", hashed, 20, 8, sizes.frontends),
+        # Each index once, of an endpoint that is offered or withdrawn, and those that stand for all ports of an address.
+        shape("endpoints", hashed, 8, 8, 2 * sizes.frontends),
+        shape("endpoints6", hashed, 20, 8, 2 * sizes.frontends),
         shape("services", array, index, 128, services),
         shape("cursors", array, index, CURSOR.size, services),
         shape("rings", array, index, ELEMENT_BYTES, sizes.rings, mmapable=True),

@@ -101,7 +101,7 @@ def is_withdrawn(raw: bytes) -> bool:
 
 
 def pack_portless(endpoint: Endpoint) -> bytes:
-    """Key of later fragments to an address, whose ports are not known: `endpoint` has port 0. See haxlb.forwarding.portless."""
+    """Key of later fragments to an address, whose ports are not known; `endpoint` as of haxlb.forwarding.portless."""
     return pack_endpoint(endpoint)[:-1] + bytes([_PORTLESS])
 
 

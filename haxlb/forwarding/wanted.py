@@ -29,6 +29,11 @@ class NextHop:
         return self.source_mac == self.destination_mac
 
 
+def server_key(address: IPAddress, port: int) -> str:
+    """`address:port`, of IPv6 `[address]:port`."""
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"  # noqa: PLR2004 - the family
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedServer:
     """One real server of one service."""
@@ -54,8 +59,8 @@ class WantedServer:
 
     @property
     def key(self) -> str:
-        """`address:port`, of IPv6 `[address]:port`."""
-        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
+        """What `server_key` says."""
+        return server_key(self.address, self.port)
 
     @property
     def gets_packets(self) -> bool:

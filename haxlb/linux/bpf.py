@@ -233,6 +233,11 @@ def program_ids() -> Iterator[int]:
     yield from _ids(11, "list the BPF programs")
 
 
+def map_by_id(identity: int) -> int | None:
+    """File descriptor of a map; None when it is gone."""
+    return _by_id(14, "open a BPF map", identity)
+
+
 def program_by_id(identity: int) -> int | None:
     """File descriptor of a loaded program; None when it is gone."""
     return _by_id(13, "open a BPF program", identity)

@@ -9,27 +9,39 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import mmap
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.layout import BackendRecord, ServiceRecord
-from haxlb.forwarding.plan import Actual, Delete, Plan, Write, WriteRing, deaths, plan
-from haxlb.forwarding.wanted import Counters, WantedTable
+from haxlb.forwarding.ledger import Ledger
+from haxlb.forwarding.plan import deaths, plan
+from haxlb.forwarding.records import (
+    BackendRecord,
+    FrontendRecord,
+    LoadRecord,
+    ServiceRecord,
+    identity_of,
+    is_portless,
+    is_withdrawn,
+    unpack_endpoint,
+)
+from haxlb.forwarding.steps import Plan
+from haxlb.forwarding.transition import settle
+from haxlb.forwarding.wanted import Counters, Load, WantedTable, server_key
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maps import Maps
+from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
 
 _MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283}
 _MEMBARRIER_GLOBAL: Final = 1
-_ELEMENT_BYTES: Final = 2 * layout.RING_SLOTS_PER_ELEMENT
 # Why a driver may decline native XDP while generic XDP works.
 _NO_NATIVE: Final = {
     errno.EOPNOTSUPP: "its driver has none",
@@ -54,92 +66,106 @@ class Forwarder:
         self._directory = directory
         self._log = log
         self._maps = Maps.open(directory)
-        self._actual: Actual | None = None
+        self._views = {name: self._maps.view(name) for name in ("rings", "exceptions", "loads")}
+        self._ledger: Ledger | None = None
+        self._plain_redirects: set[int] = set()
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
+        self._ledger = None
+        self._views.clear()
         self._maps.close()
 
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
-        actual = self._read() if self._actual is None else self._actual
+        ledger = self._read() if self._ledger is None else self._ledger
         # Until all steps are done what the maps say is known to the maps alone.
-        self._actual = None
-        dying = deaths(wanted, actual)
-        self._carry_out(dying)
+        self._ledger = None
+        now_s = int(time.monotonic())
+        self._carry_out(deaths(wanted, ledger))
         self._note_own_macs(int(pin.name) for pin in self._links())
-        planned = dying
-        while planned is dying or not planned.complete:
-            planned = plan(wanted, planned.after)
-            if planned.steps:
-                # What is not in force was, before the last change: a packet of that time may still be reading it.
-                _wait_for_packets()
-                self._carry_out(planned)
-        self._actual = planned.after
+        self._note_devices(wanted)
+        while True:
+            planned = plan(wanted, ledger, now_s)
+            self._carry_out(planned)
+            if planned.complete:
+                break
+            # What the first one has given up is for the second one.
+            wait_for_packets()
+            ledger.quiesce()
+        self._ledger = ledger
+
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        """End the transitions that are over; to be called about once a second. `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of
+        an established flow without packets. Raises HostError.
+        """
+        ledger = self._ledger
+        if ledger is None:
+            return
+        self._ledger = None
+        if not ledger.quiet:
+            # Now, while nobody waits for it, so that the next change need not.
+            wait_for_packets()
+            ledger.quiesce()
+        self._carry_out(settle(ledger, now_s, lifetime_s, self._load))
+        self._ledger = ledger
 
     def _carry_out(self, planned: Plan) -> None:
-        for step in planned.steps:
-            match step:
-                case Write():
-                    self._maps.write(step.map, step.key, step.value)
-                case Delete():
-                    bpf.map_delete(self._maps.fds[step.map], step.key)
-                case WriteRing():
-                    self._write_ring(step)
+        for phase in planned.phases:
+            if phase.wait:
+                wait_for_packets()
+            self._maps.carry_out(phase.steps)
 
-    def _write_ring(self, step: WriteRing) -> None:
-        first, count = layout.ring_element(step.service, step.half), len(step.content) // _ELEMENT_BYTES
-        keys = b"".join(layout.INDEX.pack(first + element) for element in range(count))
-        bpf.map_update_batch(self._maps.fds["rings"], keys, step.content, count)
+    def _load(self, backend: int) -> Load:
+        at = backend * layout.LOAD_BYTES
+        return LoadRecord.unpack(bytes(self._views["loads"][at : at + layout.LOAD_BYTES]))
 
-    def _read(self) -> Actual:
+    def _read(self) -> Ledger:
         """What the maps say."""
-        fds, sizes = self._maps.fds, self._maps.sizes
-        endpoints = {}
-        for key in bpf.map_keys(fds["endpoints"], self._maps.shape("endpoints").key_size):
-            value = self._maps.read("endpoints", key)
-            if value is not None:
-                (endpoints[layout.unpack_endpoint(key)],) = layout.INDEX.unpack(value)
-        services: dict[int, ServiceRecord] = {}
-        for index, raw in enumerate(self._array("services")):
-            if any(raw):
-                services[index] = ServiceRecord.unpack(raw)
-        backends: dict[int, BackendRecord] = {}
-        for index, raw in enumerate(self._array("backends")):
-            if any(raw):
-                backends[index] = BackendRecord.unpack(raw)
-        rings = {index: self._ring(index, record) for index, record in services.items()}
-        return Actual(sizes=sizes, endpoints=endpoints, services=services, backends=backends, rings=rings)
-
-    def _array(self, name: str) -> list[bytes]:
-        shape = self._maps.shape(name)
-        _, values = bpf.map_lookup_batch(self._maps.fds[name], shape.key_size, shape.value_size, shape.entries)
-        return [values[at : at + shape.value_size] for at in range(0, len(values), shape.value_size)]
-
-    def _ring(self, index: int, record: ServiceRecord) -> bytes:
-        """The half in force, whole elements."""
-        elements = -(-record.halves[record.half].length // layout.RING_SLOTS_PER_ELEMENT)
-        first = layout.ring_element(index, record.half)
-        size = self._maps.shape("rings").entries * _ELEMENT_BYTES
-        with mmap.mmap(self._maps.fds["rings"], size, mmap.MAP_SHARED, mmap.PROT_READ) as rings:
-            return rings[first * _ELEMENT_BYTES : (first + elements) * _ELEMENT_BYTES]
+        found: dict[str, dict[Endpoint, FrontendRecord]] = {"offered": {}, "withdrawn": {}, "portless": {}}
+        for name in ("endpoints", "endpoints6"):
+            for key, value in self._maps.entries(name):
+                kind = "withdrawn" if is_withdrawn(key) else "portless" if is_portless(key) else "offered"
+                found[kind][unpack_endpoint(key)] = FrontendRecord.unpack(value)
+        return Ledger(
+            self._maps.sizes,
+            frontends=found["offered"],
+            withdrawn=found["withdrawn"],
+            portless=found["portless"],
+            services={
+                index: ServiceRecord.unpack(raw) for index, raw in enumerate(self._maps.array("services")) if any(raw)
+            },
+            backends={
+                index: BackendRecord.unpack(raw) for index, raw in enumerate(self._maps.array("backends")) if any(raw)
+            },
+            rings=self._views["rings"],
+            exceptions=self._views["exceptions"],
+        )
 
     def counters(self) -> Counters:
-        """Counters since the maps were made, or since an index went to another service or server."""
-        actual = self._actual or self._read()
-        endpoints = {index: endpoint for endpoint, index in actual.endpoints.items()}
+        """Counters since the maps were made, or since an index went to another service or server.
+
+        Only of services that this process has applied: the maps know them by the digests of their names.
+        """
+        verdicts = layout.sum_verdicts(self._maps.read("verdicts", layout.INDEX.pack(0)) or b"")
+        ledger = self._ledger
+        if ledger is None:
+            return Counters(verdicts=verdicts)
+        services = {ledger.service_of[identity_of(name)]: service for name, service in ledger.applied.items()}
+        of_services, of_servers = self._maps.array("service_tallies"), self._maps.array("backend_tallies")
+        known = {
+            (services[record.service].name, server_key(record.address, record.port)): (index, record)
+            for index, record in ledger.backends.items()
+            if record.service in services and not record.retired
+        }
         return Counters(
-            verdicts=layout.sum_verdicts(self._maps.read("verdicts", layout.INDEX.pack(0)) or b""),
-            services={
-                endpoint: layout.sum_tallies(self._maps.read("service_tallies", layout.INDEX.pack(index)) or b"")
-                for index, endpoint in endpoints.items()
-            },
-            servers={
-                (endpoints[record.service], f"{record.address}:{record.port}"): layout.sum_tallies(
-                    self._maps.read("backend_tallies", layout.INDEX.pack(index)) or b""
-                )
-                for index, record in actual.backends.items()
-                if record.service in endpoints and not record.retired
+            verdicts=verdicts,
+            services={service.name: layout.sum_tallies(of_services[index]) for index, service in services.items()},
+            servers={key: layout.sum_tallies(of_servers[index]) for key, (index, _) in known.items()},
+            loads={
+                key: self._load(index)
+                for key, (index, record) in known.items()
+                if not services[record.service].stateless
             },
         )
 
@@ -165,7 +191,7 @@ class Forwarder:
                 fields = {"interface": interface, "below": below, "vlan": str(tag or "none")}
                 self._log("info", "attached_below", fields)
         with closing(bpf.obj_get(Path(program))) as fd:
-            if set(bpf.program_info(fd).map_ids) != self._maps.ids():
+            if not self._is_ours(fd):
                 # It would find no service, or those of the past, and nobody would write its tables.
                 raise HostError(
                     f"the program {program} reads other tables than this process writes: it is not attached",
@@ -185,6 +211,13 @@ class Forwarder:
                 bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
         self._remove_other_versions()
         return self.links()
+
+    def _is_ours(self, program: int) -> bool:
+        """It reads the maps that are pinned here, as far as it needs them, and has only its own parts beside them."""
+        ours = self._maps.ids()
+        used = set(bpf.program_info(program).map_ids)
+        parts = {each for each in used - ours if self._maps.is_parts(each)}
+        return bool(used & ours) and used - ours == parts and len(parts) <= 1
 
     def _remove_other_versions(self) -> None:
         """Their links are ours by now, or lead nowhere; their tables are memory for nothing."""
@@ -310,6 +343,44 @@ class Forwarder:
         # By index: a name may hold a dot (eth0.100), which bpffs does not take.
         return self._directory / "links" / str(index)
 
+    def _note_devices(self, wanted: WantedTable) -> None:
+        """Tell the program which interfaces next hops name: by the devmap it sends in batches."""
+        named = {
+            hop.interface_index
+            for service in wanted.services
+            for hop in (service.peer, *(server.next_hop for server in service.servers))
+            if hop is not None
+        }
+        fd = self._maps.fds["devices"]
+        present = {int.from_bytes(key, "little") for key in bpf.map_keys(fd, layout.INDEX.size)}
+        for index in sorted(present - named):
+            bpf.map_delete(fd, layout.INDEX.pack(index))
+        self._plain_redirects &= named
+        for index in sorted(named - present - self._plain_redirects):
+            try:
+                bpf.map_update(fd, layout.INDEX.pack(index), layout.INDEX.pack(index))
+            except BpfError as problem:
+                if not _says_no_devmap(problem):
+                    raise
+                self._plain_redirects.add(index)
+                self._say_plain(index, problem)
+
+    def _say_plain(self, index: int, problem: BpfError) -> None:
+        try:
+            interface = xdp.interface_name(index)
+        except (HostError, OSError):
+            interface = f"number {index}"
+        self._log(
+            "warning",
+            "no_batched_redirect",
+            {
+                "interface": interface,
+                "reason": os.strerror(problem.number),
+                "consequence": "servers behind it are reached frame by frame, or not at all in native mode",
+                "remedy": "an interface whose driver has ndo_xdp_xmit, or forwarding.mode generic",
+            },
+        )
+
     def _note_own_macs(self, indices: Iterable[int]) -> None:
         """Tell the program what frames on these interfaces must be addressed to, as far as it is not so already."""
         for index in indices:
@@ -322,6 +393,10 @@ class Forwarder:
                 self._maps.write("interfaces", key, mac)
 
 
+def _says_no_devmap(problem: BpfError) -> bool:
+    return problem.number in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV)
+
+
 def _program_name(identity: int) -> str:
     """Name and tag of a loaded program."""
     fd = bpf.program_by_id(identity) if identity else None
@@ -332,7 +407,7 @@ def _program_name(identity: int) -> str:
     return f"{info.name or 'unnamed'} {info.tag}"
 
 
-def _wait_for_packets() -> None:
+def wait_for_packets() -> None:
     """Return when every packet that is being handled now has been: MEMBARRIER_CMD_GLOBAL waits for an RCU grace period
     (kernel/sched/membarrier.c), and XDP programs run under RCU.
     """

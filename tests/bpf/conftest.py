@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from haxlb.forwarding.hashing import bucket_index
+from haxlb.forwarding.hashing import flow_hash
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.specimen import Specimen, specimen
@@ -44,7 +44,7 @@ def crowd(plane: Plane) -> Crowd:
             {"source": str(network + host), "port": port}
             for host in range(256)
             for port in range(1024, 65536)
-            if bucket_index(network + host, port, which, seed=seed, buckets=buckets) == buckets // 2
+            if flow_hash(network + host, port, which, seed=seed) % buckets == buckets // 2
         )
         return list(islice(meeting, count))
 
