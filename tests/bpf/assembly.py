@@ -7,7 +7,7 @@ import struct
 SOURCE_ADDRESS, SOURCE_PORT = 26, 34
 """Offsets in a frame without IP options."""
 
-_DROP = 1
+_DROP, _PASS = 1, 2
 _LOOKUP, _RANDOM, _TAIL_CALL, _REDIRECT, _ADJUST_HEAD = 1, 7, 12, 23, 44
 """Numbers of BPF helpers."""
 
@@ -141,6 +141,46 @@ def without_head_room(jumps: int, taken: int) -> bytes:
             *moves,
             *jump,
             instruction(0xB7, 0),  # XDP_ABORTED: the harness is broken
+            instruction(0x95),
+        ]
+    )
+
+
+def strip(size: int, outer: tuple[bytes, int, int], inner: bytes) -> bytes:
+    """The end of a tunnel: take `size` bytes from behind the Ethernet header, XDP_PASS.
+
+    Only of frames with the EtherType, and with the number at the offset, of `outer`; `inner` is the EtherType then.
+    """
+    kind, at, number = outer
+    taken = [
+        instruction(0x79, 7, 2, 0),  # r7 = *(u64 *)r2
+        instruction(0x61, 8, 2, 8),  # r8 = *(u32 *)(r2 + 8)
+        instruction(0xBF, 1, 6),  # r1 = context
+        instruction(0xB7, 2, 0, 0, size),
+        instruction(0x85, 0, 0, 0, _ADJUST_HEAD),
+        instruction(0x61, 2, 6, 0),  # r2 = data
+        instruction(0x61, 3, 6, 4),  # r3 = data_end
+        instruction(0xBF, 4, 2),  # r4 = r2
+        instruction(0x07, 4, 0, 0, 14),
+        instruction(0x2D, 4, 3, 3),  # if r4 > r3 goto the end
+        instruction(0x7B, 2, 7, 0),  # *(u64 *)r2 = r7
+        instruction(0x63, 2, 8, 8),  # *(u32 *)(r2 + 8) = r8
+        instruction(0x6A, 2, 0, 12, int.from_bytes(inner, "little")),
+    ]
+    return b"".join(
+        [
+            instruction(0xBF, 6, 1),  # r6 = context
+            instruction(0x61, 2, 6, 0),  # r2 = data
+            instruction(0x61, 3, 6, 4),  # r3 = data_end
+            instruction(0xBF, 4, 2),  # r4 = r2
+            instruction(0x07, 4, 0, 0, 14 + size),
+            instruction(0x2D, 4, 3, len(taken) + 4),  # if r4 > r3 goto the end
+            instruction(0x69, 5, 2, 12),  # r5 = *(u16 *)(r2 + 12)
+            instruction(0x55, 5, 0, len(taken) + 2, int.from_bytes(kind, "little")),  # if r5 != kind goto the end
+            instruction(0x71, 5, 2, at),  # r5 = *(u8 *)(r2 + at)
+            instruction(0x55, 5, 0, len(taken), number),  # if r5 != number goto the end
+            *taken,
+            instruction(0xB7, 0, 0, 0, _PASS),
             instruction(0x95),
         ]
     )
