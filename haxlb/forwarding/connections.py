@@ -239,7 +239,7 @@ class Listing:
 
     def _written(self, lifetime: int, protocol: str, state: str, virtual: str, destination: str) -> _Kind:
         if self._form is Form.TABLE:
-            return _Kind(lifetime, f"{protocol:<4}", f"  {state:<11} ", f" {virtual:<18} {destination}")
+            return _Kind(lifetime, f"{protocol:<3} ", f"  {state:<11} ", f" {virtual:<18} {destination}")
         return _Kind(
             lifetime,
             f'{{"protocol":{json.dumps(protocol)},"expires_s":',
