@@ -361,7 +361,7 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 #if WITH_STATELESS
 	struct choice former = {};
 
-	if (stateless && !known && !pick_former(matter.frontend.service, service, &packet, family, &former))
+	if (known || !pick_former(matter.frontend.service, service, &packet, family, &former))
 		former.index = 0;
 	/* UDP does not say what is a first packet: while the ring has just changed, an unknown one is of an earlier flow. */
 	if (former.index && (reason == REASON_UNKNOWN_FLOW || packet.protocol == IPPROTO_UDP)) {

@@ -94,15 +94,14 @@ class Reference:
         self.server_tallies: dict[tuple[str, str], Tally] = {}
         self.deliveries: dict[ForwardingMethod, Deliver] = {ForwardingMethod.DR: exchange_macs}
 
-    def configure(self, wanted: WantedTable) -> None:
+    def configure(self, wanted: WantedTable, now_s: float = 0.0) -> None:
         """From now on this; flows stay."""
         self._endpoints = {each: service for service in wanted.services for each in service.endpoints}
-        for service in wanted.services:
-            self._rings.configure(service)
+        self._rings.configure(wanted.services, now_s)
 
-    def end_transition(self, name: str) -> None:
-        """No flow of the time before the last change of this service's ring is unknown any more."""
-        self._rings.end_transition(name, idle=not any(self.flows.loads_of(name)))
+    def settle(self, now_s: float, lifetime_s: int) -> None:
+        """End the transitions between rings that are over; `lifetime_s`: of an established flow without packets."""
+        self._rings.settle(now_s, lifetime_s, self.flows.loads_of)
 
     def handle(self, frame: bytes, interface: int, now_s: float) -> Verdict:
         """What becomes of a frame that arrives on an interface."""
@@ -206,10 +205,13 @@ class Reference:
             if (current := alive(service, certain)) is not None:
                 # A record would say the same, and slots would stay exceptions for as long as there are records.
                 return self._hand_over(packet, endpoint, current, "hashed", begins_flow=False, now_s=now_s)
-            if not known and (reason == "unknown_flow" or packet.protocol is Protocol.UDP):
-                server = alive(service, self._rings.former(service, packet))
-        elif reason == "unknown_flow" and (question := _question(packet, service)) is not None:
-            return question
+        if not known and (reason == "unknown_flow" or packet.protocol is Protocol.UDP):
+            # UDP does not say what is a first packet: while the ring has just changed, it is of an earlier flow.
+            server = alive(service, self._rings.former(service, packet))
+        if reason == "unknown_flow" and server is None and not service.stateless:
+            question = _question(packet, service)
+            if question is not None:
+                return question
         return self._place(packet, endpoint, server, reason, now_s)
 
     def _place(

@@ -68,9 +68,9 @@ class RelatedReference(Reference):
     firsts: dict[Name, First]
     _portless: dict[Endpoint, WantedService]
 
-    def configure(self, wanted: WantedTable) -> None:
+    def configure(self, wanted: WantedTable, now_s: float = 0.0) -> None:
         """From now on this; flows and fragments stay."""
-        super().configure(wanted)
+        super().configure(wanted, now_s)
         self._portless = dict(portless_endpoints(wanted.services))
         if not hasattr(self, "firsts"):
             self.firsts = {}

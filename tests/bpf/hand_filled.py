@@ -147,7 +147,7 @@ class HandFilled:
         if service.hash_port:
             flags |= GenerationFlag.HASH_PORT
         generations = []
-        for place, slots in enumerate((ring.slots, ring.former or ())):
+        for place, slots in enumerate((ring.current.keys, ring.former.keys if ring.former else ())):
             first = (number * 2 + place) * _ELEMENTS
             packed = array("H", (self._backends[service.name, key] for key in slots)).tobytes()
             packed += bytes(-len(packed) % layout.ELEMENT_BYTES)
