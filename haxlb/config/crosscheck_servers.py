@@ -77,7 +77,7 @@ def check_targets(servers: Iterable[PlacedServer], instances: Iterable[PlacedIns
         for vip in (*each.instance.vips, *each.instance.excluded_vips)
     }
     seen: set[IPAddress] = set()
-    for placed in servers:
+    for placed in servers if virtual else ():
         served = {each.address for each in placed.virtual_server.endpoints}
         for server, where in placed.targets:
             owner = virtual.get(server.address)

@@ -42,31 +42,32 @@ class RealServerReader:
         self._complaints = complaints
         self._said: Said = said(service.section)
         """To all checkers of the real servers."""
-        self._places: dict[str, Span] = {}
+        self._placed: list[tuple[RealServer, Span]] = []
 
     @property
-    def places(self) -> dict[str, Span]:
-        """Where each server that is used stands, by its key."""
-        return self._places
+    def placed(self) -> tuple[tuple[RealServer, Span], ...]:
+        """The servers that were read and are used, and where they stand."""
+        return tuple(self._placed)
 
     def read_all(self) -> tuple[RealServer, ...]:
         """The real servers in file order."""
-        found: dict[tuple[IPAddress, int], RealServer] = {}
+        found: dict[tuple[IPAddress, int], tuple[RealServer, Span]] = {}
         for entry in self._section.all("real_server"):
             server = self._real_server(entry)
             if server is None:
                 continue
-            if found.setdefault((server.address, server.port), server) is server:
-                self._places[server.key] = entry.argument_span
+            first, place = found.setdefault((server.address, server.port), (server, entry.argument_span))
+            if first is server:
                 continue
             self._complaints.error(
                 "duplicate-server",
                 entry.argument_span,
                 f"real_server {server.key} stands twice in {self._service.title}; the second is not used,"
                 " as in keepalived",
-                f"the first stands at {self._places[server.key]}; delete one",
+                f"the first stands at {place}; delete one",
             )
-        return tuple(found.values())
+        self._placed += found.values()
+        return tuple(server for server, _ in found.values())
 
     def read_sorry(self) -> RealServer | None:
         """The sorry server, None when there is none."""
@@ -78,8 +79,9 @@ class RealServerReader:
         method = method or self._service.method
         if not self._fits(entry, method):
             return None
-        self._places.setdefault(f"sorry {entry.value[0]}", entry.argument_span)
-        return RealServer(address=entry.value[0], port=self._port(entry, method), **_method_fields(method))
+        sorry = RealServer(address=entry.value[0], port=self._port(entry, method), **_method_fields(method))
+        self._placed.append((sorry, entry.argument_span))
+        return sorry
 
     def _real_server(self, entry: Entry) -> RealServer | None:
         address, written = entry.value
@@ -125,7 +127,7 @@ class RealServerReader:
         """Packets of the virtual server can be given to it by this method; says so when not."""
         address: IPAddress = entry.value[0]
         name = f"{entry.keyword.name} {address}"
-        if address.is_link_local and address.version == 6:  # noqa: PLR2004 - the family
+        if address.version == 6 and address.is_link_local:  # noqa: PLR2004 - the family
             self._complaints.error(
                 "bad-value",
                 entry.argument_span,
@@ -133,8 +135,9 @@ class RealServerReader:
                 "name an address that is global, or unique local (fd00::/8)",
             )
             return False
-        if self._service.head.families != {address.version} and method.kind is not ForwardingMethod.TUN:
-            other = " and ".join(f"IPv{each}" for each in sorted(self._service.head.families))
+        families = self._service.head.families
+        if families != {address.version} and method.kind is not ForwardingMethod.TUN:
+            other = " and ".join(f"IPv{each}" for each in sorted(families))
             self._complaints.error(
                 "mixed-family",
                 entry.argument_span,

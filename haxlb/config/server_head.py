@@ -21,33 +21,41 @@ _SYNTAX = "virtual_server ADDRESS [PORT], virtual_server group NAME or virtual_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """What a `virtual_server` serves, of whatever protocol."""
+    """What a `virtual_server` serves, of whatever protocol. Made by `of`."""
 
     places: tuple[tuple[IPAddress, int], ...]
     """Address and port, at least one; port 0 = all ports."""
+    families: frozenset[int]
+    """4, 6 or both."""
+    ports: frozenset[int]
     group: str = ""
     fwmark: int = 0
 
-    @property
-    def families(self) -> frozenset[int]:
-        """4, 6 or both."""
-        return frozenset(address.version for address, _ in self.places)
+    @classmethod
+    def of(cls, places: tuple[tuple[IPAddress, int], ...], *, group: str = "", fwmark: int = 0) -> Head:
+        """From its places, of which there may be many thousands."""
+        return cls(
+            places=places,
+            families=frozenset(address.version for address, _ in places),
+            ports=frozenset(number for _, number in places),
+            group=group,
+            fwmark=fwmark,
+        )
 
     @property
     def port(self) -> int:
         """The one that all places have; 0 = that of the packet."""
-        ports = {each for _, each in self.places}
-        return ports.pop() if len(ports) == 1 else 0
+        return next(iter(self.ports)) if self.one_port else 0
 
     @property
     def one_port(self) -> bool:
         """All places have the same port, or all serve all ports."""
-        return len({each for _, each in self.places}) == 1
+        return len(self.ports) == 1
 
     @property
     def all_ports(self) -> bool:
         """Some place serves all ports."""
-        return any(not each for _, each in self.places)
+        return 0 in self.ports
 
     def endpoints(self, protocol: Protocol) -> tuple[Endpoint, ...]:
         """The places with a protocol."""
@@ -98,7 +106,7 @@ class HeadReader:
                 self._where,
                 f"ip_family {family} does not fit the address {address} and is ignored, as in keepalived",
             )
-        return Head(places=((address, number or 0),))
+        return Head.of(((address, number or 0),))
 
     def _group(self) -> Head | None:
         word = self._words[1]
@@ -156,7 +164,7 @@ class HeadReader:
                 "divide the group, and name the addresses that there are",
             )
             return None
-        return Head(places=tuple(dict.fromkeys(_places(ranges))), group=group, fwmark=fwmark)
+        return Head.of(tuple(dict.fromkeys(_places(ranges))), group=group, fwmark=fwmark)
 
     def _unmapped(self, what: str, mark: int) -> None:
         self._complaints.error(

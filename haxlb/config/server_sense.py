@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from haxlb.config.server_head import Head
 from haxlb.health.outcome import seconds
@@ -50,12 +50,11 @@ class ServerSense:
                     )
                     return
 
-    def complain_of_targets(self, head: Head, servers: Iterable[RealServer], places: Mapping[str, Span]) -> None:
+    def complain_of_targets(self, head: Head, targets: Iterable[tuple[RealServer, Span]]) -> None:
         """No server has an address that is served: its packets would come back to the director."""
         served = {address for address, _ in head.places}
-        for each in servers:
+        for each, where in targets:
             if each.address in served and each.method is not ForwardingMethod.NAT:
-                where = places.get(each.key) or places.get(f"sorry {each.address}") or self._head
                 self._complaints.warning(
                     "server-is-vip",
                     where,

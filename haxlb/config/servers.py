@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haxlb.config.commands import command_of
@@ -68,12 +67,12 @@ class VirtualServerReader:
         sense = ServerSense(section, self._title, self._where, self._complaints)
         sense.complain_of_sorry(sorry, servers)
         sense.complain_of_slow_probes(servers)
-        sense.complain_of_targets(head, (*servers, *filter(None, (sorry,))), reader.places)
+        sense.complain_of_targets(head, reader.placed)
         endpoints = head.endpoints(protocol)
         return PlacedServer(
             head=self._where,
             section=section,
-            targets=tuple(_targets(servers, sorry, reader)),
+            targets=reader.placed,
             virtual_server=VirtualServer(
                 endpoint=endpoints[0],
                 more_endpoints=endpoints[1:],
@@ -158,11 +157,3 @@ class VirtualServerReader:
     def _place(self, name: str) -> Span:
         entry = self._section.entry(name)
         return entry.argument_span if entry else self._where
-
-
-def _targets(
-    servers: tuple[RealServer, ...], sorry: RealServer | None, reader: RealServerReader
-) -> Iterator[tuple[RealServer, Span]]:
-    yield from ((each, reader.places[each.key]) for each in servers)
-    if sorry is not None:
-        yield sorry, reader.places[f"sorry {sorry.address}"]
