@@ -126,12 +126,11 @@ class RealServerReader:
     def _fits(self, entry: Entry, method: Method) -> bool:
         """Packets of the virtual server can be given to it by this method; says so when not."""
         address: IPAddress = entry.value[0]
-        name = f"{entry.keyword.name} {address}"
         if address.version == 6 and address.is_link_local:  # noqa: PLR2004 - the family
             self._complaints.error(
                 "bad-value",
                 entry.argument_span,
-                f"{name} is link-local, and does not say on which interface: it is left out",
+                f"{_name(entry)} is link-local, and does not say on which interface: it is left out",
                 "name an address that is global, or unique local (fd00::/8)",
             )
             return False
@@ -141,8 +140,8 @@ class RealServerReader:
             self._complaints.error(
                 "mixed-family",
                 entry.argument_span,
-                f"{name} is left out, as in keepalived: {self._service.title} serves {other}, and {method.kind.value}"
-                " does not change the family",
+                f"{_name(entry)} is left out, as in keepalived: {self._service.title} serves {other}, and"
+                f" {method.kind.value} does not change the family",
                 "one virtual_server a family, or lvs_method TUN",
             )
             return False
@@ -150,8 +149,8 @@ class RealServerReader:
             self._complaints.error(
                 "not-supported",
                 entry.argument_span,
-                f"{name} is left out: NAT of SCTP is not supported, since its checksum (CRC32c) covers the whole packet"
-                " and XDP cannot make it anew",
+                f"{_name(entry)} is left out: NAT of SCTP is not supported, since its checksum (CRC32c) covers the whole"
+                " packet and XDP cannot make it anew",
                 "lb_kind DR or TUN, which leave the packet as it is",
             )
             return False
@@ -214,6 +213,10 @@ class RealServerReader:
             )
             return upper.value, 0
         return upper.value, lower.value
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.keyword.name} {entry.value[0]}"
 
 
 def _method_fields(method: Method) -> dict[str, Any]:
