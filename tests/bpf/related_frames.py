@@ -104,22 +104,27 @@ def fragments(
     client, vip, port, *, protocol=Protocol.UDP, vport=53, flags="A", identification=7, size=200, count=3, **link
 ):
     """Frames of a datagram in pieces of `size` bytes."""
-    if is6(client):
-        payload = bytes(IPv6(src=client, dst=vip) / segment(protocol, port, vport, flags, bytes(size * count - 20)))[
-            40:
-        ]
-    else:
-        payload = bytes(IP(src=client, dst=vip) / segment(protocol, port, vport, flags, bytes(size * count - 20)))[20:]
+    header = IPv6(src=client, dst=vip) if is6(client) else IP(src=client, dst=vip)
+    packet = bytes(header / segment(protocol, port, vport, flags, bytes(size * count - 20)))
+    payload = packet[40 if is6(client) else 20 :]
     return [
         frame(
-            piece(client, vip, protocol.number, payload[at : at + size], at, at + size < len(payload), identification),
+            piece(
+                client,
+                vip,
+                protocol.number,
+                payload[at : at + size],
+                at=at,
+                more=at + size < len(payload),
+                identification=identification,
+            ),
             **link,
         )
         for at in range(0, len(payload), size)
     ]
 
 
-def piece(client, vip, protocol, payload, at, more, identification):
+def piece(client, vip, protocol, payload, *, at=200, more=False, identification=7):
     if is6(client):
         header = IPv6ExtHdrFragment(nh=protocol, offset=at // 8, m=int(more), id=identification)
         return IPv6(src=client, dst=vip) / header / payload
