@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import socket
+import struct
 import time
 import types
 from collections.abc import Iterator
@@ -22,10 +23,13 @@ from haxlb.forwarding.records import BackendRecord, FrontendRecord, ServiceRecor
 from haxlb.forwarding.sweep_order import SweepOrder, pack_sweep_order, told_lifetimes
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import is_bpffs
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError, NotPermitted
 
+_UCRED: Final = struct.Struct("3i")
 text_of_ipv6: Final = partial(socket.inet_ntop, socket.AF_INET6)
+SOCKET_NAME: Final = "control.sock"
 _CHUNK: Final = 1 << 16
 _EMPTY: Final = bytes(_CHUNK)
 _COARSE: Final = 6
@@ -46,6 +50,9 @@ class ConnectionTables:
     def __init__(self, runtime_dir: Path) -> None:
         """Open what is pinned. Raises HostError, NotPermitted."""
         self._directory = runtime_dir / "bpf" / ABI
+        if not is_bpffs(runtime_dir / "bpf") and (root := _root_of_daemon(runtime_dir)) is not None:
+            # The daemon has mounted it where only its own mount namespace sees it (`ip netns exec` makes one).
+            self._directory = root / self._directory.absolute().relative_to("/")
         self._refuse_where_nothing_is(runtime_dir)
         self._maps = Maps.open(self._directory)
 
@@ -144,3 +151,14 @@ class ConnectionTables:
         with closing(bpf.obj_get(pins[-1])) as sweep:
             said = bpf.prog_test_run(sweep, pack_sweep_order(what=SweepOrder.TELL))
         return said.verdict, told_lifetimes(said.frame)
+
+
+def _root_of_daemon(runtime_dir: Path) -> Path | None:
+    """How the daemon that listens there sees the file system; None where nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        try:
+            channel.connect(str(runtime_dir / SOCKET_NAME))
+        except OSError:
+            return None
+        pid, _, _ = _UCRED.unpack(channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return Path(f"/proc/{pid}/root") if pid else None
