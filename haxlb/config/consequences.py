@@ -40,8 +40,13 @@ def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
     if not before.virtual_servers or not after.virtual_servers:
         return
     rooms = (
-        ("virtual", len(after.virtual_servers), max(before.forwarding.max_services, len(before.virtual_servers))),
-        ("real", _backends(after), max(_USUAL_BACKENDS, 2 * _backends(before)) - 1),
+        (
+            "virtual servers",
+            len(after.virtual_servers),
+            max(before.forwarding.max_services, len(before.virtual_servers)),
+        ),
+        ("addresses and ports", _endpoints(after), max(_USUAL.frontends, 2 * _endpoints(before))),
+        ("real servers", _backends(after), max(_USUAL.backends, 2 * _backends(before)) - 1),
     )
     for what, wanted, room in rooms:
         if wanted > room:
@@ -49,7 +54,7 @@ def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
                 kind="settings",
                 name="forwarding",
                 fate=Fate.REFUSED,
-                reason=f"{wanted} {what} servers; the forwarder was made for {room}",
+                reason=f"{wanted} {what}; the forwarder was made for {room}",
                 effects=("nothing at all changes: restart haxlb instead",),
             )
 
@@ -58,7 +63,11 @@ def _backends(config: NodeConfig) -> int:
     return sum(len(each.real_servers) + (each.sorry_server is not None) for each in config.virtual_servers)
 
 
-_USUAL_BACKENDS = Sizes().backends
+def _endpoints(config: NodeConfig) -> int:
+    return sum(1 + len(each.more_endpoints) for each in config.virtual_servers)
+
+
+_USUAL = Sizes()
 
 
 def _groups(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:

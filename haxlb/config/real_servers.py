@@ -149,8 +149,8 @@ class RealServerReader:
             self._complaints.error(
                 "not-supported",
                 entry.argument_span,
-                f"{_name(entry)} is left out: NAT of SCTP is not supported, since its checksum (CRC32c) covers the whole"
-                " packet and XDP cannot make it anew",
+                f"{_name(entry)} is left out: NAT of SCTP is not supported, since its checksum (CRC32c) covers the"
+                " whole packet and XDP cannot make it anew",
                 "lb_kind DR or TUN, which leave the packet as it is",
             )
             return False
