@@ -254,7 +254,7 @@ static __always_inline int write_outer4(void *at, void *end, const struct backen
 	return 1;
 }
 
-#if WITH_IPV6
+/* Also where no service is of IPv6: servers may be. */
 static __always_inline int write_outer6(void *at, void *end, const struct backend *backend, const struct inner *inner,
 					const struct wrapping *wrapping)
 {
@@ -272,7 +272,6 @@ static __always_inline int write_outer6(void *at, void *end, const struct backen
 	write_shim(ip + 1, backend, inner, sum_words(backend->source, 16) + sum_words(backend->address, 16));
 	return 1;
 }
-#endif
 
 /* Whether one more error may be sent in this second. */
 static __always_inline int may_complain(struct scratch *scratch)
@@ -528,13 +527,10 @@ static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch,
 		kind[1] = bpf_htons(tag);
 		kind += 2;
 	}
-#if WITH_IPV6
 	if (backend->family == FAMILY_IPV6) {
 		*kind = bpf_htons(ETH_P_IPV6);
 		written = write_outer6(kind + 1, end, backend, &inner, &wrapping);
-	} else
-#endif
-	{
+	} else {
 		*kind = bpf_htons(ETH_P_IP);
 		written = write_outer4(kind + 1, end, backend, &inner, &wrapping);
 	}

@@ -32,6 +32,7 @@ from haxlb.model.node import TunnelKind
 from tests.bpf.assembly import without_head_room
 from tests.bpf.tunnelled import (
     CLIENT_MAC,
+    FEATURES,
     GUE_PORT,
     MTU,
     OTHER_INTERFACE,
@@ -461,6 +462,19 @@ def test_long_frames_of_several_buffers() -> None:
         assert (
             plane.send(framed(header(checked) / UDP(sport=1, dport=PORT, chksum=0) / bytes(3000))).reason != "no_room"
         )
+
+
+def test_only_what_the_configuration_needs() -> None:
+    """Without services of IPv6 and long frames: servers may be of IPv6 all the same."""
+    with tunnelled(features=replace(FEATURES, ipv6=False, jumbo=False)) as plane:
+        for at in SITES:
+            if at.inner == 4:
+                frame = udp(at, b"")
+                answer = plane.expect(frame + bytes(18))
+                assert read(answer.frame, at)[1] == frame[14:]
+                assert plane.expect(tcp(at, length=MTU)).reason == "too_big"
+                unsummed = framed(header(at) / UDP(sport=1, dport=PORT, chksum=0) / b"odd")
+                read(plane.expect(unsummed).frame, at)
 
 
 @settings(
