@@ -145,7 +145,7 @@ class Frontends:
         if index is None:
             if not self._just_withdrawn:
                 raise HostError(
-                    f"the forwarder has room for {ledger.sizes.frontends - 1} addresses and ports of virtual servers, "
+                    f"the forwarder has room for {ledger.sizes.frontends} addresses and ports of virtual servers, "
                     "all are taken",
                     remedy="stop haxlb, run `haxlb detach` and start it: it makes room for all",
                 )

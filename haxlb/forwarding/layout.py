@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding.wanted import Tally
 
 ABI_VERSION: Final = 2
-SHAPES_DIGEST: Final = "13283b4c"
+SHAPES_DIGEST: Final = "0c4ff16a"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -47,6 +47,8 @@ PROGRAMS: Final = (
     "nat",
     "reply",
     "tag",
+    "too_big",
+    "expect",
 )
 """Parts of the program by their place in `programs`; a part is the function haxlb_<name>. haxlb_forward is attached."""
 PROGRAM_PLACES: Final = 24
@@ -165,8 +167,8 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
 
     return (
         # Each index once, of an endpoint that is offered or withdrawn, and those that stand for all ports of an address.
-        shape("endpoints", hashed, 8, 8, 2 * sizes.frontends),
-        shape("endpoints6", hashed, 20, 8, 2 * sizes.frontends),
+        shape("endpoints", hashed, 8, 8, 2 * (sizes.frontends + 1)),
+        shape("endpoints6", hashed, 20, 8, 2 * (sizes.frontends + 1)),
         shape("services", array, index, 128, services),
         shape("cursors", array, index, CURSOR.size, services),
         shape("rings", array, index, ELEMENT_BYTES, sizes.rings, mmapable=True),

@@ -74,7 +74,7 @@ class Ledger:
         self.recent: set[Thing] | None = None
         """What packets may still be reading; None = anything."""
         taken = {each.index for each in (*self.frontends.values(), *self.withdrawn.values())}
-        self._unused_frontends = filterfalse(taken.__contains__, iter(range(1, sizes.frontends)))
+        self._unused_frontends = filterfalse(taken.__contains__, iter(range(1, sizes.frontends + 1)))
         self._unused_services = filterfalse(set(self.services).__contains__, iter(range(1, sizes.services + 1)))
         self._unused_backends = filterfalse(set(self.backends).__contains__, iter(range(1, sizes.backends)))
         self._retired_services = _Retired(
@@ -124,7 +124,7 @@ class Ledger:
     # -- indices
 
     def unused_frontend(self) -> int | None:
-        """One that nobody ever had. One entry of the map stays free, so that an endpoint can be moved in it."""
+        """One that nobody ever had."""
         return next(self._unused_frontends, None)
 
     def unused_service(self) -> int | None:

@@ -25,7 +25,7 @@ def maglev(seeds: Sequence[bytes], weights: Sequence[int], size: int) -> array[i
     return _maglev(tuple(seeds), tuple(weights), size)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)  # of 32 KiB each, if there are so many sets of servers: a failure needs the ring of before
 def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int) -> array[int]:
     if not seeds:
         return array("H")
@@ -45,3 +45,8 @@ def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int) -> ar
         ring[slot] = server
         following[server] = slot
     return ring
+
+
+def forget() -> None:
+    """Compute all anew from now on: for those who measure."""
+    _maglev.cache_clear()

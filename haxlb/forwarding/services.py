@@ -181,7 +181,8 @@ class Services:
         elif record.select & SELECT_EXCEPTIONS:
             writing.free(("exceptions", index, 0))
         # Without any server it is not known which slots there will be; that some flows are elsewhere is.
-        exceptions = marked or (stateless and not slots and (former is not None or record.select & SELECT_EXCEPTIONS))
+        somewhere = not was or former is not None or record.select & SELECT_EXCEPTIONS
+        exceptions = marked or (stateless and not fresh and not slots and somewhere)
         kept = record.select & (SELECT_PEER | SELECT_PEER_KNOWN)
         flipped = replace(
             prepared,

@@ -217,7 +217,7 @@ def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
     entries = {name: bpf.map_info(fd).max_entries for name, fd in existing.items()}
     sizes = Sizes(
         services=max(asked.services, entries.get("services", 1) - 1),
-        frontends=max(asked.frontends, entries.get("endpoints", 0) // 2),
+        frontends=max(asked.frontends, entries.get("endpoints", 2) // 2 - 1),
         backends=max(asked.backends, entries.get("backends", 0)),
         rings=max(asked.rings, entries.get("rings", 0)),
         flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
