@@ -157,13 +157,15 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
             if not each.in_pool:
                 why = each.reason if each.mac else f"MAC unresolved; {each.reason}"
                 console.print(f"  {each.key}: {why}", markup=False)
+    for each in service.real_servers:
+        if each.configured_weight is not None:
+            said = f"weight {each.weight} was set on this daemon, the configured one is {each.configured_weight}"
+            console.print(f"  {each.key}: * {said}", markup=False, soft_wrap=True)
 
 
 def _weight(server: RealServerStatus) -> str | Text:
-    """One that an operator has set is marked, with the configured one beside it."""
-    if server.configured_weight is None:
-        return str(server.weight)
-    return Text(f"{server.weight} (set; configured {server.configured_weight})", "yellow")
+    """One that an operator has set is marked."""
+    return str(server.weight) if server.configured_weight is None else Text(f"{server.weight}*", "yellow")
 
 
 def _health(server: RealServerStatus) -> Text:

@@ -186,7 +186,8 @@ def test_connections_methods_and_persistence(status):
     ]
     text = rendered(counted(status))
     assert "TCP 192.168.10.100:80 wrr persistent 360" in text
-    assert "0 (set; configured 4)" in text
+    assert "  192.168.10.23:80: * weight 0 was set on this daemon, the configured one is 4" in text.splitlines()
+    assert any(line.split()[:4] == ["->", "192.168.10.23:80", "Local", "0*"] for line in text.splitlines())
     (line,) = (line for line in text.splitlines() if line.startswith("-> 192.168.10.21:80"))
     assert line.split()[2:6] == ["Tunnel", "3", "12", "3"]
 
