@@ -343,6 +343,8 @@ struct sweep_order {
 #define PROGRAM_NAT 14
 #define PROGRAM_REPLY 15 /* NAT: what a server answers */
 #define PROGRAM_TAG 16   /* a frame that leaves with other VLAN tags than it came with */
+#define PROGRAM_TOO_BIG 17 /* NAT: the packet does not fit, and its sender is told */
+#define PROGRAM_EXPECT 18  /* NAT: write down what the server's answer is found by */
 #define PROGRAMS 24
 
 /* Value of `scratchpad`, per CPU: what one part of the program tells the next. */
@@ -361,7 +363,7 @@ struct scratch {
 	__u32 flows; /* that it begins */
 	__u64 value; /* of the record */
 	__u8 destination[16]; /* as in struct locality */
-	__u32 next;	      /* part of the program, after PROGRAM_COMPARE */
+	__u32 next;	      /* part of the program, after PROGRAM_COMPARE; for PROGRAM_TOO_BIG what fits */
 	__u32 length;	      /* of IP, as it is counted: for PROGRAM_TAG */
 	__u64 measure[7]; /* struct measure of choose.h */
 	__u32 errors_since; /* jiffies: ICMP errors of a tunnel are counted by the second */

@@ -376,7 +376,7 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 		/* What it doubts it knows, or nobody does: the packet goes back, and it decides. */
 		if (peer && matter.standing == IN_DOUBT && comes_from(&packet, peer))
 			return to_peer(context, &packet, &matter, peer, shared ? bpf_htons(ETH_P_ANSWERED) : 0);
-		if (peer && matter.standing == PLAIN && !comes_from(&packet, peer))
+		if (peer && !comes_from(&packet, peer))
 			return to_peer(context, &packet, &matter, peer, shared ? bpf_htons(ETH_P_IN_DOUBT) : 0);
 	}
 #if WITH_PERSISTENCE
@@ -589,7 +589,7 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 				return pass(REASON_NOT_FOR_US);
 			if (flow_needs_touch(record.value, state, matter->now)) {
 				/* Of a ring that says it all the other director has no other record. */
-				if (matter->standing == PLAIN && !(matter->frontend.flags & FRONTEND_STATELESS) &&
+				if (!(matter->frontend.flags & FRONTEND_STATELESS) &&
 				    flow_is_in_doubt(record.value, matter->now)) {
 					struct service *service = element(MAP(services), matter->frontend.service);
 					const struct next_hop *peer = service ? peer_of(service) : NULL;
@@ -858,6 +858,16 @@ PART(nat)
 PART(reply)
 {
 	return answer(context);
+}
+
+PART(expect)
+{
+	return expect(context);
+}
+
+PART(too_big)
+{
+	return tell_sender(context);
 }
 #endif
 

@@ -9,11 +9,14 @@
 
 #include "related.h"
 #include "send.h"
+#include "tag.h"
+#include "tunnel.h"
 
 #if WITH_NAT
 
 #define TCP_CHECKSUM_END 18
 #define ICMP_CHECKSUM 2
+#define REPLY_EXPECTED 0x80000000 /* in `flows` of the scratchpad: PROGRAM_EXPECT has been here */
 #define OUTWARD 1 /* what a server has sent, or what is about that */
 #define INWARD 0
 
@@ -91,6 +94,15 @@ static __always_inline int is_within(struct packet *packet, int family, void *en
 	packet->frame = frame;
 	packet->ip = ip;
 	return 1;
+}
+
+/* By way of memory: the verifier would follow all that comes once for each protocol, and for each kind of packet. */
+static __always_inline void blur(struct scratch *scratch, struct packet *packet)
+{
+	WRITE_ONCE(scratch->hash, (__u32)packet->protocol << 16 | (__u32)packet->fragment << 8 | packet->flags);
+	packet->protocol = READ_ONCE(scratch->hash) >> 16;
+	packet->fragment = READ_ONCE(scratch->hash) >> 8;
+	packet->flags = READ_ONCE(scratch->hash);
 }
 
 /* Returns the sum of what it changes. */
@@ -342,46 +354,77 @@ static __always_inline int find_any_flow(int family, const struct answer *answer
 	return find_flow(&narrow, answer, reply, packet, now);
 }
 
-/*
- * See to it that the server's answer will be known. The client is where its last request came from, but for one that the other
- * director has passed on. Returns 0 where there is no room, or another flow answers by the same addresses and ports.
- */
-static __always_inline int expect_reply(struct xdp_md *context, const struct packet *packet, const struct scratch *scratch,
-					const struct answer *answer, int family)
+/* Of the frame's only tag; 0 where it has none. */
+static __always_inline __u16 vlan_of(struct xdp_md *context, const struct packet *packet, __u32 offset)
+{
+	if (offset == ETH_HLEN || packet->frame + ETH_HLEN + TAG_BYTES > (void *)(long)context->data_end)
+		return 0;
+	return bpf_ntohs(*(__u16 *)(packet->frame + ETH_HLEN)) & TAG_VLAN;
+}
+
+/* Whether the answer to this packet is known already, and the way of it still is where the packet came from. */
+static __always_inline int is_expected(struct xdp_md *context, const struct packet *packet, const struct scratch *scratch,
+				       const struct answer *answer)
 {
 	struct reply *entry = bpf_map_lookup_elem(MAP(replies), answer);
+
+	return entry && entry->backend == scratch->backend && entry->incarnation == IDENTITY_INCARNATION(scratch->identity) &&
+	       entry->frontend == recorded_at(packet, &scratch->frontend) && entry->port == packet->destination_port &&
+	       same_mac(source_mac(packet), entry->hop.destination) && same_mac(packet->frame, entry->hop.source) &&
+	       entry->hop.interface == context->ingress_ifindex && entry->vlan == vlan_of(context, packet, scratch->offset);
+}
+
+/*
+ * See to it that it is, and hand back. The client is where its last request came from, but for one that the other director has
+ * passed on. The packet is dropped where there is no room, or another flow is answered by the same addresses and ports. A part
+ * of its own for the verifier.
+ */
+static __always_inline int expect_reply(struct xdp_md *context, struct scratch *scratch, int family)
+{
 	const struct frontend *frontend = &scratch->frontend;
-	struct reply reply = {};
+	struct answer *answer = &scratch->answer;
+	struct packet packet = {};
+	struct reply *entry, reply = {};
+	__u16 recorded;
 
-	if (entry && entry->backend == scratch->backend && entry->incarnation == IDENTITY_INCARNATION(scratch->identity) &&
-	    entry->frontend == frontend->index && entry->port == packet->destination_port) {
-		struct service *service;
-		const struct next_hop *peer;
+#if WITH_IPV6
+	if (family == FAMILY_IPV6)
+		parse6(context, scratch->offset & 31, &packet);
+	else
+#endif
+		parse4(context, scratch->offset & 31, 0, &packet);
+	if (!is_within(&packet, family, (void *)(long)context->data_end))
+		return drop(REASON_NO_ROOM);
+	recorded = recorded_at(&packet, frontend);
+	entry = bpf_map_lookup_elem(MAP(replies), answer);
+	if (entry && entry->frontend == recorded && entry->port == packet.destination_port) {
+		struct service *service = element(MAP(services), frontend->service);
+		const struct next_hop *peer = service ? peer_of(service) : NULL;
 
-		if (same_mac(source_mac(packet), entry->hop.destination) && same_mac(packet->frame, entry->hop.source) &&
-		    entry->hop.interface == context->ingress_ifindex)
-			return 1;
-		service = element(MAP(services), frontend->service);
-		peer = service ? peer_of(service) : NULL;
-		if (peer && comes_from(packet, peer))
-			return 1;
-	} else if (entry && (entry->frontend != frontend->index || entry->port != packet->destination_port)) {
-		if (read_reply(answer, &reply) && find_any_flow(family, answer, &reply, NULL, 0))
-			return 0;
+		if (peer && comes_from(&packet, peer) && entry->backend == scratch->backend &&
+		    entry->incarnation == IDENTITY_INCARNATION(scratch->identity))
+			goto expected;
+	} else if (entry && read_reply(answer, &reply) && find_any_flow(family, answer, &reply, NULL, 0)) {
+		return drop(REASON_TABLE_FULL);
 	}
 	__builtin_memset(&reply, 0, sizeof(reply));
 	reply.check = check_of(answer);
-	read_address(reply.address, address_in(packet->ip, family, 1), family);
-	reply.port = packet->destination_port;
-	reply.frontend = frontend->index;
+	read_address(reply.address, address_in(packet.ip, family, 1), family);
+	reply.port = packet.destination_port;
+	reply.frontend = recorded;
 	reply.service = frontend->service;
 	reply.backend = scratch->backend;
 	reply.incarnation = IDENTITY_INCARNATION(scratch->identity);
 	reply.flags = frontend->flags & FRONTEND_ANY_PORT ? REPLY_ANY_PORT : 0;
-	__builtin_memcpy(reply.hop.destination, source_mac(packet), ETH_ALEN);
-	__builtin_memcpy(reply.hop.source, packet->frame, ETH_ALEN);
+	reply.vlan = vlan_of(context, &packet, scratch->offset);
+	__builtin_memcpy(reply.hop.destination, source_mac(&packet), ETH_ALEN);
+	__builtin_memcpy(reply.hop.source, packet.frame, ETH_ALEN);
 	reply.hop.interface = context->ingress_ifindex;
-	return !bpf_map_update_elem(MAP(replies), answer, &reply, 0);
+	if (bpf_map_update_elem(MAP(replies), answer, &reply, 0))
+		return drop(REASON_TABLE_FULL);
+expected:
+	scratch->flows |= REPLY_EXPECTED;
+	return go_on(context, PROGRAM_NAT);
 }
 
 /* To the server. */
@@ -389,8 +432,8 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 {
 	__u32 offset = scratch->offset & 31, reason = scratch->reason;
 	void *end = (void *)(long)context->data_end;
+	struct answer *answer = &scratch->answer;
 	struct packet packet = {};
-	struct answer answer = {};
 	struct choice choice = {};
 	struct frontend frontend;
 	struct address address;
@@ -401,6 +444,9 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 	choice.backend = element(MAP(backends), choice.index);
 	if (!choice.backend || reason >= REASON_COUNT || choice.backend->family != family)
 		return drop(REASON_NO_SERVER);
+	/* Of two tags the answer would have to have both. */
+	if (offset > ETH_HLEN + TAG_BYTES)
+		return drop(REASON_NO_ROOM);
 #if WITH_IPV6
 	if (family == FAMILY_IPV6)
 		parse6(context, offset, &packet);
@@ -415,23 +461,30 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 		return drop(reason);
 	if (hops_left(packet.ip, family) <= 1)
 		return drop(REASON_HOP_LIMIT);
+	if (choice.backend->mtu && packet.length > choice.backend->mtu) {
+		scratch->next = choice.backend->mtu;
+		return go_on(context, PROGRAM_TOO_BIG);
+	}
 	frontend = scratch->frontend;
 	__builtin_memcpy(&address, choice.backend->address, sizeof(address));
 	port = choice.backend->port ? choice.backend->port : packet.destination_port;
 	if (packet.fragment == LATER_FRAGMENT) {
 		rewrite(&packet, family, INWARD, address.words, 0, end);
 	} else if (packet.protocol == IPPROTO_TCP || packet.protocol == IPPROTO_UDP) {
-		read_address(answer.client, address_in(packet.ip, family, 0), family);
-		__builtin_memcpy(answer.server, &address, sizeof(address));
-		answer.client_port = packet.source_port;
-		answer.server_port = port;
-		answer.protocol = packet.protocol;
+		__builtin_memset(answer, 0, sizeof(*answer));
+		read_address(answer->client, address_in(packet.ip, family, 0), family);
+		__builtin_memcpy(answer->server, &address, sizeof(address));
+		answer->client_port = packet.source_port;
+		answer->server_port = port;
+		answer->protocol = packet.protocol;
+		blur(scratch, &packet);
 		/* It would answer itself without us. */
-		if (is_same_address(answer.client, answer.server))
+		if (is_same_address(answer->client, answer->server))
 			return pass(REASON_LOOP);
 		/* Packets that are flows of their own have no record either: as in IPVS, what answers them is the kernel's. */
-		if (!(frontend.flags & FRONTEND_ONE_PACKET) && !expect_reply(context, &packet, scratch, &answer, family))
-			return drop(REASON_TABLE_FULL);
+		if (!(frontend.flags & FRONTEND_ONE_PACKET) && !(scratch->flows & REPLY_EXPECTED) &&
+		    !is_expected(context, &packet, scratch, answer))
+			return go_on(context, PROGRAM_EXPECT);
 		rewrite(&packet, family, INWARD, address.words, port, end);
 	} else {
 		struct quoted quoted;
@@ -443,20 +496,27 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 			port = *(__u16 *)quoted.ports;
 		rewrite_error(&packet, &quoted, family, INWARD, address.words, port, end);
 	}
+	scratch->flows &= ~REPLY_EXPECTED;
 	/* The scratchpad still says what that part asks for. */
 	if (is_tagged(&choice, offset))
 		return go_on(context, PROGRAM_TAG);
 	return leave(context, &packet, &frontend, &choice, reason, scratch->flows);
 }
 
-static __always_inline int send_reply(struct xdp_md *context, const struct packet *packet, const struct reply *reply)
+static __always_inline int send_reply(struct xdp_md *context, struct scratch *scratch, struct packet *packet,
+				      const struct reply *reply)
 {
+	if (reply->vlan || scratch->offset != ETH_HLEN) {
+		packet->frame = put_tag(context, scratch->offset, reply->vlan);
+		if (!packet->frame)
+			return drop(REASON_NO_ROOM);
+	}
 	note(REASON_REPLY);
 	return send(context, packet, &reply->hop);
 }
 
 /* Later fragments follow their first. */
-static __always_inline int reply_fragment(struct xdp_md *context, struct scratch *scratch, const struct packet *packet, int family)
+static __always_inline int reply_fragment(struct xdp_md *context, struct scratch *scratch, struct packet *packet, int family)
 {
 	struct reply *first, reply;
 
@@ -470,11 +530,11 @@ static __always_inline int reply_fragment(struct xdp_md *context, struct scratch
 	if (hops_left(packet->ip, family) <= 1)
 		return pass(REASON_HOP_LIMIT);
 	rewrite(packet, family, OUTWARD, (__u32 *)reply.address, 0, (void *)(long)context->data_end);
-	return send_reply(context, packet, &reply);
+	return send_reply(context, scratch, packet, &reply);
 }
 
 /* About a packet that we have sent to a server: by that one, or by a router on the way, and to the client in any case. */
-static __always_inline int reply_error(struct xdp_md *context, struct scratch *scratch, const struct packet *packet, int family)
+static __always_inline int reply_error(struct xdp_md *context, struct scratch *scratch, struct packet *packet, int family)
 {
 	void *end = (void *)(long)context->data_end;
 	struct answer *answer = &scratch->answer;
@@ -500,7 +560,7 @@ static __always_inline int reply_error(struct xdp_md *context, struct scratch *s
 	if (hops_left(packet->ip, family) <= 1)
 		return pass(REASON_HOP_LIMIT);
 	rewrite_error(packet, &quoted, family, OUTWARD, (__u32 *)reply.address, reply.port, end);
-	return send_reply(context, packet, &reply);
+	return send_reply(context, scratch, packet, &reply);
 }
 
 /* To the client: what a server has sent. */
@@ -531,12 +591,7 @@ static __always_inline int translate_reply(struct xdp_md *context, struct scratc
 	answer->client_port = packet.destination_port;
 	answer->server_port = packet.source_port;
 	answer->protocol = packet.protocol;
-	/* By way of memory: the verifier would follow what comes now once for each protocol, and each kind of packet. */
-	WRITE_ONCE(scratch->flows, packet.flags);
-	WRITE_ONCE(scratch->hash, packet.fragment);
-	packet.protocol = READ_ONCE(answer->protocol);
-	packet.flags = READ_ONCE(scratch->flows);
-	packet.fragment = READ_ONCE(scratch->hash);
+	blur(scratch, &packet);
 	if (!read_reply(answer, &reply))
 		return pass(REASON_NO_SERVICE);
 	if (!is_for_us(context, packet.frame))
@@ -553,7 +608,7 @@ static __always_inline int translate_reply(struct xdp_md *context, struct scratc
 		bpf_map_update_elem(MAP(reply_fragments), &scratch->datagram, &reply, 0);
 	}
 	rewrite(&packet, family, OUTWARD, (__u32 *)reply.address, reply.port, (void *)(long)context->data_end);
-	return send_reply(context, &packet, &reply);
+	return send_reply(context, scratch, &packet, &reply);
 }
 
 static __always_inline int translate(struct xdp_md *context)
@@ -567,6 +622,39 @@ static __always_inline int translate(struct xdp_md *context)
 		return translate_request(context, scratch, FAMILY_IPV6);
 #endif
 	return translate_request(context, scratch, FAMILY_IPV4);
+}
+
+static __always_inline int expect(struct xdp_md *context)
+{
+	struct scratch *scratch = element(MAP(scratchpad), 0);
+
+	if (!scratch)
+		return drop(REASON_NO_ROOM);
+#if WITH_IPV6
+	if (scratch->family == FAMILY_IPV6)
+		return expect_reply(context, scratch, FAMILY_IPV6);
+#endif
+	return expect_reply(context, scratch, FAMILY_IPV4);
+}
+
+/* A part of its own, or the verifier would follow it once for each kind of packet. */
+static __always_inline int tell_sender(struct xdp_md *context)
+{
+	struct scratch *scratch = element(MAP(scratchpad), 0);
+	struct packet packet = {};
+	__u32 offset;
+
+	if (!scratch)
+		return drop(REASON_NO_ROOM);
+	offset = scratch->offset & 31;
+#if WITH_IPV6
+	if (scratch->family == FAMILY_IPV6) {
+		parse6(context, offset, &packet);
+		return refuse(context, scratch, &packet, FAMILY_IPV6, offset, scratch->next);
+	}
+#endif
+	parse4(context, offset, 0, &packet);
+	return refuse(context, scratch, &packet, FAMILY_IPV4, offset, scratch->next);
 }
 
 static __always_inline int answer(struct xdp_md *context)

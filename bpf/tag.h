@@ -11,36 +11,19 @@
 #define TAG_VLAN 0x0fff
 #define TAG_PRIORITY 0xf000
 
-/*
- * The last part of the way of a packet whose frame has a tag, or needs one: it counts, and it sends. The parts before have
- * said in the scratchpad what `leave` would have to know.
- */
-static __always_inline int retag(struct xdp_md *context)
+/* Give the frame whose packet begins at `offset` the tag of VLAN `wanted`, or none; NULL where it cannot be. */
+static __always_inline void *put_tag(struct xdp_md *context, __u32 offset, __u32 wanted)
 {
-	struct scratch *scratch = element(MAP(scratchpad), 0);
 	void *frame = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-	__u32 tags, control = 0, wanted, reason;
-	struct packet packet = {};
-	struct choice choice;
-	__u16 kind, *words;
+	__u32 tags = (offset - ETH_HLEN) / TAG_BYTES & 3, control = 0;
+	__u16 kind, *words = frame + 2 * ETH_ALEN + tags * TAG_BYTES;
 
-	if (!scratch)
-		return drop(REASON_NO_ROOM);
-	choice.index = scratch->backend;
-	choice.identity = scratch->identity;
-	choice.backend = element(MAP(backends), choice.index);
-	reason = scratch->reason;
-	if (!choice.backend || reason >= REASON_COUNT)
-		return drop(REASON_NO_ROOM);
-	tags = (scratch->offset - ETH_HLEN) / TAG_BYTES & 3;
-	wanted = choice.backend->vlans[(choice.identity & BACKEND_HOP) / BACKEND_HOP] & TAG_VLAN;
-	words = frame + 2 * ETH_ALEN + tags * TAG_BYTES;
 	if ((void *)(words + 1) > end || frame + ETH_HLEN > end)
-		return drop(REASON_NO_ROOM);
+		return NULL;
 	kind = *words;
 	if (tags) {
 		if (frame + ETH_HLEN + TAG_BYTES > end)
-			return drop(REASON_NO_ROOM);
+			return NULL;
 		control = bpf_ntohs(*(__u16 *)(frame + ETH_HLEN));
 	}
 	/* A tag of VLAN 0 says a priority and no VLAN (IEEE 802.1Q section 9.6). */
@@ -48,11 +31,11 @@ static __always_inline int retag(struct xdp_md *context)
 		int spare = (int)tags - (wanted != 0);
 
 		if (spare && bpf_xdp_adjust_head(context, spare * TAG_BYTES))
-			return drop(REASON_NO_ROOM);
+			return NULL;
 		frame = (void *)(long)context->data;
 		end = (void *)(long)context->data_end;
 		if (frame + ETH_HLEN + TAG_BYTES > end)
-			return drop(REASON_NO_ROOM);
+			return NULL;
 		words = frame + 2 * ETH_ALEN;
 		if (wanted) {
 			/* The tag that was there alone keeps its kind. */
@@ -64,7 +47,32 @@ static __always_inline int retag(struct xdp_md *context)
 			words[0] = kind;
 		}
 	}
-	packet.frame = frame;
+	return frame;
+}
+
+/*
+ * The last part of the way of a packet whose frame has a tag, or needs one: it counts, and it sends. The parts before have
+ * said in the scratchpad what `leave` would have to know.
+ */
+static __always_inline int retag(struct xdp_md *context)
+{
+	struct scratch *scratch = element(MAP(scratchpad), 0);
+	struct packet packet = {};
+	struct choice choice;
+	__u32 reason;
+
+	if (!scratch)
+		return drop(REASON_NO_ROOM);
+	choice.index = scratch->backend;
+	choice.identity = scratch->identity;
+	choice.backend = element(MAP(backends), choice.index);
+	reason = scratch->reason;
+	if (!choice.backend || reason >= REASON_COUNT)
+		return drop(REASON_NO_ROOM);
+	packet.frame = put_tag(context, scratch->offset,
+			       choice.backend->vlans[(choice.identity & BACKEND_HOP) / BACKEND_HOP] & TAG_VLAN);
+	if (!packet.frame)
+		return drop(REASON_NO_ROOM);
 	packet.length = scratch->length;
 	return leave(context, &packet, &scratch->frontend, &choice, reason, scratch->flows);
 }
