@@ -87,6 +87,7 @@ class Checker:
             self._plane.want_attachment(
                 Attachment(program=program, interfaces=config.forwarding_interfaces, mode=config.forwarding.mode)
             )
+        self._plane.lifetime_s = max(config.timeouts.tcp_s, config.timeouts.udp_s)
         self._plane.answer("ConfigureChecker")
         self._arm(now)
 

@@ -9,13 +9,15 @@ from haxlb.daemon.ports import ForwarderPort
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US
+from haxlb.model.node import SECOND_US, FlowTimeouts
 from haxlb.model.status import DataPlaneStatus, LinkStatus
 
 FIRST_RETRY_US = SECOND_US
 LAST_RETRY_US = 30 * SECOND_US
 """A forwarder that refuses is asked again after 1, 2, 4 … 30 s, and at every change."""
 ALARM = "forwarder/problem"
+END_EVERY_US = SECOND_US
+"""How often it is looked whether a stateless service's change is over."""
 LOOK_EVERY_US = 5 * SECOND_US
 """How often it is looked whether the program is still attached: an interface that was made anew carries none."""
 
@@ -42,6 +44,9 @@ class DataPlane:
         self._attached: Attachment | None = None
         self._carriers: frozenset[str] = frozenset()
         """Where it was attached: of a VLAN, the interface below."""
+        self.lifetime_s = FlowTimeouts().tcp_s
+        """Of an established flow without packets."""
+        self._end_at = 0
         self._look_at: int | None = None
         self._retry_at: int | None = None
         self._pause_us = FIRST_RETRY_US
@@ -88,7 +93,10 @@ class DataPlane:
 
     def next_deadline(self) -> int | None:
         """When to `settle` again: after a refusal, or to look whether all is still as it was made."""
-        return self._look_at if self._retry_at is None else self._retry_at
+        if self._retry_at is not None:
+            return self._retry_at
+        ends = None if self._applied is None else self._end_at
+        return min((each for each in (self._look_at, ends) if each is not None), default=None)
 
     def settle(self, now: int) -> None:
         """Write the tables, then attach: a program must never see a packet before its tables are there."""
@@ -97,6 +105,8 @@ class DataPlane:
         if self._retry_at is None or now >= self._retry_at:
             self._retry_at = None
             self._work(now)
+        if self._applied is not None and now >= self._end_at:
+            self._end(now)
         for of in self._answers:
             self._reports.ready(of, self.problem)
         self._answers.clear()
@@ -121,8 +131,12 @@ class DataPlane:
         return DataPlaneStatus(links=links, swaps=self.swaps, verdicts=counters.verdicts, problem=problem)
 
     def _work(self, now: int) -> None:
-        problems = []
-        if self._table is not None and self._table != self._applied:
+        problems: list[str] = []
+        attached, wanted = self._attached, self._attachment
+        if attached is not None and wanted is not None and wanted.program != attached.program and not self._swapping:
+            # A reload that needs another program: that one can do what this one does, not the other way round.
+            problems += self._attach(wanted, now)
+        if not problems and self._table is not None and self._table != self._applied:
             try:
                 self._forwarder.apply(self._table)
                 self._applied = self._table
@@ -134,6 +148,14 @@ class DataPlane:
         if not problems and self._attachment is not None and (self._swapping or self._attachment != self._attached):
             problems += self._attach(self._attachment, now)
         self._note(" · ".join(dict.fromkeys(problems)), now)
+
+    def _end(self, now: int) -> None:
+        self._end_at = now + END_EVERY_US
+        try:
+            self._forwarder.settle(now // SECOND_US, self.lifetime_s)
+        except HostError as refusal:
+            self._applied = None
+            self._note(str(refusal), now)
 
     def _look(self, now: int) -> None:
         self._look_at = now + LOOK_EVERY_US

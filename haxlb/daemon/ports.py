@@ -186,6 +186,13 @@ class ForwarderPort(Protocol):
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
         ...
 
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        """End what changes of stateless services have left to be ended: to be called about once a second.
+
+        `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of an established flow without packets. Raises HostError.
+        """
+        ...
+
     def counters(self) -> Counters:
         """Counters since the maps were made."""
         ...

@@ -135,6 +135,8 @@ class ReloadProcedure:
                 program = await self._build(config)
             elif too_much := self._world.builder.excess(config):
                 raise HostError(too_much, remedy=_REMAKE)
+            elif self._world.builder.outdated(config):
+                program = await self._world.builder.extend(config)
         async with self.roles:
             self._world.routers.claim(config.instances)
             renamed = standing.adopt(config)

@@ -96,8 +96,9 @@ class Forwarder:
         self._ledger = ledger
 
     def settle(self, now_s: int, lifetime_s: int) -> None:
-        """End the transitions that are over; to be called about once a second. `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of
-        an established flow without packets. Raises HostError.
+        """End the transitions that are over; to be called about once a second.
+
+        `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of an established flow without packets. Raises HostError.
         """
         ledger = self._ledger
         if ledger is None:

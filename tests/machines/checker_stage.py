@@ -46,6 +46,7 @@ class RecordingForwarder:
     attached: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)
     refusal: str = ""
     attempts: list[int] = field(default_factory=list)
+    settled: list[tuple[int, int]] = field(default_factory=list)
     readings: Counters = field(default_factory=Counters)
 
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
@@ -59,6 +60,10 @@ class RecordingForwarder:
         self._refuse()
         self.stage.calls.append("apply")
         self.applied.append((self.stage.now_us, wanted))
+
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        self._refuse()
+        self.settled.append((now_s, lifetime_s))
 
     def counters(self) -> Counters:
         self._refuse()
