@@ -169,18 +169,29 @@ static __always_inline int to_peer(struct xdp_md *context, const struct packet *
 	return send(context, packet, peer);
 }
 
+static __always_inline int to_server(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
+				     const struct choice *choice, enum reason reason, __u32 flows, int tagged)
+{
+	/* NAT: client and server may well be behind one router. */
+	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination) &&
+	    !(WITH_NAT && choice->backend->method == METHOD_NAT))
+		return pass(REASON_LOOP);
+	return forward_to(context, packet, matter->family, matter->offset, &matter->frontend, choice, reason, flows, matter->now,
+			  tagged);
+}
+
 /* The packet goes to its server; nothing is in the way any more. */
 static __always_inline int hand_over(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
 				     const struct choice *choice, enum reason reason, __u32 flows)
 {
 	remember_fragment(packet, matter->family, &matter->frontend, choice, 0, 0);
-	if (choice->identity & BACKEND_LOCAL)
-		return pass(REASON_LOCAL);
-	/* NAT: client and server may well be behind one router. */
-	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination) &&
-	    !(WITH_NAT && choice->backend->method == METHOD_NAT))
-		return pass(REASON_LOOP);
-	return forward_to(context, packet, matter->family, matter->offset, &matter->frontend, choice, reason, flows, matter->now);
+	/* One test for two rarities. */
+	if (choice->identity & (BACKEND_LOCAL | BACKEND_TAGGED)) {
+		if (choice->identity & BACKEND_LOCAL)
+			return pass(REASON_LOCAL);
+		return to_server(context, packet, matter, choice, reason, flows, 1);
+	}
+	return to_server(context, packet, matter, choice, reason, flows, 0);
 }
 
 /* It is no client's; it may be a server's answer to one. */

@@ -166,7 +166,7 @@ class Reference:
         if state is not flow.state or now_s - flow.stamp_s >= 1:
             peer = None if service.stateless else service.peer
             doubtful = flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= CLOSING_SURE
-            if doubtful and packet.link.standing is Standing.PLAIN and peer and not comes_from(packet.link, peer):
+            if doubtful and peer and not comes_from(packet.link, peer):
                 return ask(packet.link, peer, IN_DOUBT)
             settled = flow.settled or state in (FlowState.TCP_ESTABLISHED, FlowState.UDP)
             self.flows.put(key, replace(flow, state=state, stamp_s=now_s, settled=settled))
@@ -317,7 +317,7 @@ def _question(packet: Packet, service: WantedService) -> Verdict | None:
     if link.standing is Standing.IN_DOUBT and comes_from(link, peer):
         # What it doubts it knows, or nobody does: the packet goes back, and it decides.
         return ask(link, peer, ANSWERED if service.shared else None)
-    if link.standing is Standing.PLAIN and not comes_from(link, peer):
+    if not comes_from(link, peer):
         return ask(link, peer, IN_DOUBT if service.shared else None)
     return None
 

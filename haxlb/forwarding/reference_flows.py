@@ -74,9 +74,18 @@ class FlowTable:
         self._flows[key] = flow
         self._account(flow, 1)
 
+    def forget(self, source_port: int | None = None) -> None:
+        """Flows from this port (or all) are on record no more, as after a sweep."""
+        for key in [key for key in self._flows if source_port in (None, key.source_port)]:
+            self._account(self._flows.pop(key), -1)
+
     def load(self, service: str, server: str) -> tuple[int, int]:
         """Active and inactive flows of a server. As in IPVS a half-open connection is active, a closing one is not."""
         return self._active[service, server], self._inactive[service, server]
+
+    def services(self) -> set[str]:
+        """Names of those of which a flow is or was on record."""
+        return {name for table in (self._active, self._inactive) for name, _ in table}
 
     def loads_of(self, service: str) -> list[int]:
         """Flows of each server that a service has, or had."""

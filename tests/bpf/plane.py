@@ -60,6 +60,10 @@ class Plane:
             elif shape.kind == MapKind.ARRAY:
                 keys = b"".join(layout.INDEX.pack(index) for index in range(shape.entries))
                 bpf.map_update_batch(fd, keys, bytes(shape.value_size * shape.entries), shape.entries)
+        for name in ("service_tallies", "backend_tallies"):
+            for index in range(self.maps.shape(name).entries):
+                if any(self.maps.read(name, layout.INDEX.pack(index)) or b""):
+                    self.maps.write(name, layout.INDEX.pack(index), bytes(layout.TALLY_BYTES))
         self.maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
         self.restart()
         self.oracle = Reference({LOOPBACK: OWN_MAC})
