@@ -9,8 +9,8 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scapy.layers.inet import ICMP, IP
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet import ICMP, IP, IPerror
+from scapy.layers.inet6 import ICMPv6PacketTooBig, IPerror6, IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
 from scapy.layers.sctp import SCTP
 
@@ -415,6 +415,53 @@ def test_a_server_behind_another_interface(plane: Natted) -> None:
     asked = packet(WEB, CLIENT, 40000)
     sent = plane.send(asked)
     assert (sent.verdict, sent.reason, sent.frame) == ("redirect", "new_flow", to_server(asked, WEB))
+
+
+def tagged(frame: bytes, *tags: int) -> bytes:
+    return frame[:12] + b"".join(b"\x81\x00" + tag.to_bytes(2, "big") for tag in tags) + frame[12:]
+
+
+@pytest.mark.parametrize("site", [WEB, WEB6], ids=["IPv4", "IPv6"])
+def test_a_client_on_a_vlan(plane: Natted, site: Site) -> None:
+    """The server is on none: the tag goes, and comes back."""
+    asked = packet(site, client_of(site), 40000)
+    sent = plane.send(tagged(asked, 7))
+    assert (sent.reason, sent.frame) == ("new_flow", to_server(asked, site))
+    said = answer(site, client_of(site), 40000)
+    back = plane.send(said)
+    assert (back.reason, back.frame) == ("reply", tagged(to_client(said, site, 40000), 7))
+
+
+def test_a_server_on_a_vlan(plane: Natted) -> None:
+    hop = NextHop(interface_index=1, source_mac=OWN_MAC, destination_mac=WEB.mac, vlan=9)
+    plane.serve(WEB, hop=hop)
+    asked = packet(WEB, CLIENT, 40000)
+    sent = plane.send(asked)
+    assert (sent.reason, sent.frame) == ("new_flow", tagged(to_server(asked, WEB), 9))
+    said = answer(WEB, CLIENT, 40000)
+    back = plane.send(tagged(said, 9))
+    assert (back.reason, back.frame) == ("reply", to_client(said, WEB, 40000))
+
+
+def test_a_client_behind_two_tags_is_not_served(plane: Natted) -> None:
+    got = plane.send(tagged(packet(WEB, CLIENT, 40000), 7, 8))
+    assert (got.verdict, got.reason) == ("drop", "no_room")
+
+
+@pytest.mark.parametrize("site", [WEB, WEB6], ids=["IPv4", "IPv6"])
+def test_a_packet_that_does_not_fit_on_the_way_to_the_server(plane: Natted, site: Site) -> None:
+    hop = NextHop(interface_index=1, source_mac=OWN_MAC, destination_mac=site.mac, mtu=1400)
+    plane.serve(site, hop=hop)
+    header = len(packet(site, client_of(site), 40000)) - 14
+    fits = packet(site, client_of(site), 40000, data=b"x" * (1400 - header))
+    assert plane.send(fits).reason == "new_flow"
+    got = plane.send(packet(site, client_of(site), 40000, data=b"x" * (1401 - header)))
+    assert (got.verdict, got.reason) == ("send", "too_big")
+    told = Ether(got.frame)
+    assert (told[1].src, told[1].dst, told.dst) == (site.vip, client_of(site), CLIENT_MAC)
+    assert (told[ICMPv6PacketTooBig].mtu if IPv6 in told else told[ICMP].nexthopmtu) == 1400
+    quoted = told[IPerror6] if IPv6 in told else told[IPerror]
+    assert (quoted.src, quoted.dst) == (client_of(site), site.vip)
 
 
 def test_client_and_server_behind_one_router(plane: Natted) -> None:
