@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
@@ -13,10 +14,14 @@ import pytest
 
 from haxlb.forwarding import layout
 from haxlb.forwarding.flows import FlowEntry, FlowState
+from haxlb.forwarding.records import BackendRecord
+from haxlb.forwarding.replies import REPLY_BYTES, Answer
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.sweeper import PORTION_BUCKETS, Sweeper
+from haxlb.model.addresses import Protocol
 from haxlb.model.errors import HostError
+from haxlb.model.node import ForwardingMethod
 from tests.bpf.flow_tables import FRONTEND, INCARNATION, OWN_MAC, TABLES, VIP, FlowTables, flow_tables, now
 
 pytestmark = pytest.mark.bpf
@@ -171,6 +176,35 @@ def test_without_a_sweep_it_is_said(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="no sweep is pinned") as caught:
         one.begin(counting=False)
     assert "haxlb swap" in caught.value.remedy
+
+
+def test_what_a_server_would_answer_goes_with_its_flow(tmp_path: Path) -> None:
+    with flow_tables(tmp_path, "--flow-buckets-log2=8", "--features=stateful,nat") as tables:
+        raw = tables.maps.read("backends", layout.INDEX.pack(1))
+        assert raw is not None
+        record = replace(BackendRecord.unpack(raw), method=ForwardingMethod.NAT)
+        tables.maps.write("backends", layout.INDEX.pack(1), record.pack())
+        young, old = flow(0, FlowState.TCP_ESTABLISHED, 1), flow(4, FlowState.TCP_ESTABLISHED, 2000)
+        for way, entry in enumerate((young, old)):
+            tables.put("flows", way, entry)
+            tables.maps.write("replies", _answer(entry, record).pack(), bytes(REPLY_BYTES))
+        one = Sweeper()
+        one.use(tables.program.parent)
+        sweep(one)
+        one.close()
+        assert tables.flows() == [young]
+        assert tables.maps.read("replies", _answer(young, record).pack()) is not None
+        assert tables.maps.read("replies", _answer(old, record).pack()) is None
+
+
+def _answer(entry: FlowEntry, server: BackendRecord) -> Answer:
+    return Answer(
+        client=entry.source,
+        client_port=entry.source_port,
+        server=server.address,
+        server_port=server.port,
+        protocol=Protocol.TCP,
+    )
 
 
 def _frame(source: int, port: int, protocol: int, flags: int) -> bytes:
