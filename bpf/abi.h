@@ -258,6 +258,8 @@ struct answer {
 	__u8 zero[3];
 };
 
+#define ANSWER_BITS 4096 /* of `answer_bits` */
+
 #define REPLY_ANY_PORT 0x01 /* FRONTEND_ANY_PORT */
 
 /* Value of `replies`: the flow that it answers, the address that the client knows, and the way to the client. */

@@ -20,6 +20,7 @@
 #include "flow.h"
 #include "choose.h"
 #include "send.h"
+#include "answers.h"
 #include "fragments.h"
 #include "tag.h"
 #if WITH_TUNNEL
@@ -195,12 +196,12 @@ static __always_inline int hand_over(struct xdp_md *context, const struct packet
 }
 
 /* It is no client's; it may be a server's answer to one. */
-static __always_inline int not_a_service(struct xdp_md *context, __u32 offset, int family)
+static __always_inline int not_a_service(struct xdp_md *context, const struct packet *packet, __u32 offset, int family)
 {
 #if WITH_NAT
 	struct scratch *scratch = element(MAP(scratchpad), 0);
 
-	if (scratch) {
+	if (scratch && may_answer(packet, family)) {
 		scratch->offset = offset;
 		scratch->family = family;
 		return go_on(context, PROGRAM_REPLY);
@@ -673,7 +674,7 @@ static __always_inline int forward(struct xdp_md *context, __u32 offset, int fam
 	}
 	frontend = frontend_of(&packet, family);
 	if (!frontend)
-		return not_a_service(context, offset, family);
+		return not_a_service(context, &packet, offset, family);
 	matter.frontend = *frontend;
 #if WITH_ANY_PORT
 	if (plain && matter.frontend.flags & FRONTEND_ANY_PORT)

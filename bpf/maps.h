@@ -38,6 +38,9 @@
 		__uint(map_flags, options);                          \
 	} name SEC(".maps")
 
+struct answer_bits {
+	__u64 words[ANSWER_BITS / 64];
+};
 struct verdicts {
 	__u64 packets[REASON_COUNT];
 };
@@ -64,6 +67,7 @@ MAP_OF(virtual_macs, HASH, struct virtual_mac, __u32, 1024, 0);
 MAP_OF(devices, DEVMAP_HASH, __u32, __u32, 256, 0);
 MAP_OF(fragments, LRU_HASH, struct datagram, struct fragment, 8192, 0);
 MAP_OF(replies, HASH, struct answer, struct reply, REPLIES, 0);
+MAP_OF(answer_bits, ARRAY, __u32, struct answer_bits, 1, 0);
 MAP_OF(reply_fragments, LRU_HASH, struct datagram, struct reply, 4096, 0);
 MAP_OF(localities, LRU_HASH, struct locality, struct locality_servers, 4096, 0);
 MAP_OF(programs, PROG_ARRAY, __u32, __u32, PROGRAMS, 0);

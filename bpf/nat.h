@@ -422,6 +422,7 @@ static __always_inline int expect_reply(struct xdp_md *context, struct scratch *
 	reply.hop.interface = context->ingress_ifindex;
 	if (bpf_map_update_elem(MAP(replies), answer, &reply, 0))
 		return drop(REASON_TABLE_FULL);
+	note_server(answer, family);
 expected:
 	scratch->flows |= REPLY_EXPECTED;
 	return go_on(context, PROGRAM_NAT);

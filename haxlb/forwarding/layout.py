@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding.wanted import Tally
 
 ABI_VERSION: Final = 2
-SHAPES_DIGEST: Final = "0c4ff16a"
+SHAPES_DIGEST: Final = "fb65d633"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -184,6 +184,7 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("devices", MapKind.DEVMAP_HASH, index, index, 256),
         shape("fragments", MapKind.LRU_HASH, 40, 12, 8192),
         shape("replies", hashed, 40, 56, sizes.replies),
+        shape("answer_bits", array, index, 512, 1),
         shape("reply_fragments", MapKind.LRU_HASH, 40, 56, 4096),
         shape("localities", MapKind.LRU_HASH, 24, 32, 4096),
         shape("scratchpad", percpu, index, 256, 1),
