@@ -115,16 +115,16 @@ def now() -> int:
 def flow_tables(runtime: Path, *options: str) -> Iterator[FlowTables]:
     """Build in a runtime directory, and write one service of four servers; all is removed in the end."""
     directory = runtime / "bpf" / layout.ABI
-    done = subprocess.run(
-        [PYTHON, "-m", "haxlb.linux.compiler", "--directory", directory, "--features", FEATURES, *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    answer = json.loads(done.stdout)
-    assert "program" in answer, answer
     try:
+        done = subprocess.run(
+            [PYTHON, "-m", "haxlb.linux.compiler", "--directory", directory, "--features", FEATURES, *options],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        answer = json.loads(done.stdout)
+        assert "program" in answer, answer
         with Maps.open(directory) as maps:
             _write_service(maps)
             yield FlowTables(maps, Path(answer["program"]))
