@@ -83,7 +83,7 @@ class Plane:
 
     def apply(self, wanted: WantedTable) -> None:
         self.forwarder.apply(wanted)
-        self.oracle.configure(wanted)
+        self.oracle.configure(wanted, int(time.monotonic()))
 
     def verdicts(self) -> dict[str, int]:
         return layout.sum_verdicts(self.maps.read("verdicts", layout.INDEX.pack(0)) or b"")

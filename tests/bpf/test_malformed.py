@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, IPOption
 from scapy.layers.inet6 import IPv6
@@ -9,10 +11,15 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 
 from haxlb.forwarding.reference import Action
 from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux import bpf
 from haxlb.linux.specimen import OWN_MAC, VIP
+from haxlb.model.addresses import IPAddress, Protocol
+from haxlb.model.node import Scheduler
 from tests.bpf.frames import CLIENT, CLIENT_MAC, tcp, udp
+from tests.bpf.packets import ACK, INIT, NO_OPERATION, SYN, ethernet, frame, ipv4, ipv6, segment
 from tests.bpf.plane import Plane
-from tests.forwarding.tables import DNS, server, service, table
+from tests.bpf.sentences import ENDPOINTS, VIP6
+from tests.forwarding.tables import DNS, PEER, server, service, table
 
 pytestmark = pytest.mark.bpf
 
@@ -94,3 +101,91 @@ def test_what_is_no_service_of_ours_is_left_untouched(plane: Plane, frame: bytes
     answer = plane.expect(frame)
     assert (answer.action, answer.reason, answer.frame) == (Action.PASS, reason, frame)
     assert plane.flows() == []
+
+
+VERDICTS = {bpf.XDP_PASS, bpf.XDP_DROP, bpf.XDP_TX, bpf.XDP_REDIRECT}
+WHOLE = {
+    "TCP": frame(Protocol.TCP, SYN, source=IPv6Address("2001:db8:2::1"), to=VIP6),
+    "UDP": frame(Protocol.UDP, source=IPv6Address("2001:db8:2::1"), to=VIP6),
+    "SCTP": frame(Protocol.SCTP, INIT, source=IPv6Address("2001:db8:2::1"), to=VIP6),
+    "SCTP4": frame(Protocol.SCTP, INIT, source=IPv4Address(CLIENT), to=VIP),
+    "extensions": ethernet(
+        ipv6(
+            IPv6Address("2001:db8:2::1"), VIP6, 6, segment(Protocol.TCP, 1, 80, SYN), extensions=(0, 43, 60, 60, 60, 60)
+        )
+    ),
+    "options": ethernet(
+        ipv4(IPv4Address(CLIENT), VIP, 6, segment(Protocol.TCP, 1, 80, SYN), options=NO_OPERATION * 10)
+    ),
+}
+
+
+def serve_all(plane: Plane, **options: object) -> None:
+    plane.apply(table(server(1), server(2), endpoints=tuple(ENDPOINTS), **options))
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_truncation_of_every_kind(plane: Plane, kind: str) -> None:
+    serve_all(plane)
+    whole = WHOLE[kind]
+    reasons = {length: plane.expect(whole[:length]).reason for length in range(14, len(whole) + 1)}
+    assert reasons.pop(len(whole)) == "new_flow"
+    assert set(reasons.values()) == {"malformed"}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+@pytest.mark.parametrize("asks", [b"\x88\xb5", b"\x88\xb6"])
+def test_every_truncation_of_a_question(plane: Plane, kind: str, asks: bytes) -> None:
+    serve_all(plane)
+    whole = WHOLE[kind][:12] + asks + WHOLE[kind][14:]
+    for length in range(14, len(whole) + 1):
+        plane.expect(whole[:length])
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_byte_of_a_header_may_be_anything(plane: Plane, kind: str) -> None:
+    serve_all(plane)
+    whole = WHOLE[kind]
+    for at in range(12, len(whole)):
+        for value in (0x00, 0x01, 0x2C, 0x3C, 0x45, 0x60, 0x7F, 0x80, 0xFF):
+            run = bpf.prog_test_run(plane.program, whole[:at] + bytes([value]) + whole[at + 1 :])
+            assert run.verdict in VERDICTS
+
+
+@pytest.mark.parametrize("flags", range(0, 256, 3))
+def test_every_combination_of_flags(plane: Plane, flags: int) -> None:
+    """Reserved bits and nonsense (SYN and FIN, none at all) are for the server to judge."""
+    serve_all(plane)
+    for source, to in ((IPv4Address(CLIENT), VIP), (IPv6Address("2001:db8:2::1"), VIP6)):
+        first = plane.expect(frame(Protocol.TCP, flags, source=source, to=to))
+        assert first.reason == ("new_flow" if flags & 0x17 == SYN else "unknown_flow")
+        plane.expect(frame(Protocol.TCP, flags, source=source, to=to))
+
+
+@pytest.mark.parametrize("chunk", range(0, 256, 5))
+def test_every_type_of_chunk(plane: Plane, chunk: int) -> None:
+    serve_all(plane)
+    first = plane.expect(frame(Protocol.SCTP, chunk, source=IPv4Address(CLIENT), to=VIP))
+    assert first.reason == ("new_flow" if chunk == INIT else "unknown_flow")
+
+
+@pytest.mark.parametrize("scheduler", [Scheduler.RR, Scheduler.WLC, Scheduler.MH])
+@pytest.mark.parametrize("to", [VIP, VIP6], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_packet_from_the_service_to_itself_is_the_kernels(
+    plane: Plane, scheduler: Scheduler, to: IPAddress, protocol: Protocol
+) -> None:
+    serve_all(plane, scheduler=scheduler, peer=PEER)
+    for kind in (SYN, ACK, INIT, 0):
+        for port in (40000, 80):
+            answer = plane.expect(frame(protocol, kind, source=to, to=to, port=port))
+            assert (answer.action, answer.reason) == (Action.PASS, "malformed")
+    assert plane.flows() == []
+
+
+def test_a_length_of_ipv6_beyond_the_frame(plane: Plane) -> None:
+    serve_all(plane)
+    whole = bytearray(WHOLE["TCP"])
+    for length in (0, 1, 19, 20, len(whole) - 54, len(whole) - 53, 0xFFD7, 0xFFD8, 0xFFFF):
+        whole[18:20] = length.to_bytes(2, "big")
+        assert plane.expect(bytes(whole)).reason in ("malformed", "new_flow", "forwarded")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from haxlb.forwarding.features import ALL
 from haxlb.forwarding.wanted import WantedTable
-from haxlb.linux.specimen import PORT, VIP
+from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import Scheduler
 from tests.bpf.books import counted, expect_books, loads
@@ -26,8 +28,20 @@ LOCAL = [Scheduler.LBLC, Scheduler.LBLCR]
 SERVERS = [server(1, weight=5), server(2, weight=1), server(3, weight=2), server(4, weight=2), server(5, weight=100)]
 
 
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Specimen]:
+    """So large that no bucket is full of ten thousand flows."""
+    with specimen(WantedTable(), flow_buckets_log2=18, features=replace(ALL, tunnel=False, nat=False)) as made:
+        yield made
+
+
 def shares(plane: Plane, first: int, count: int) -> Counter[str]:
-    return Counter(plane.server(SYN.of(*client(number))) for number in range(first, first + count))
+    found: Counter[str] = Counter()
+    for number in range(first, first + count):
+        found[plane.server(SYN.of(*client(number)))] += 1
+        # Settled, it takes no room of those that come after.
+        plane.server(ACK.of(*client(number)))
+    return found
 
 
 @pytest.mark.parametrize("weights", [(5, 1, 2), (1, 1, 1), (7, 3, 11), (100, 1, 1)])
@@ -110,13 +124,14 @@ def test_a_destination_keeps_its_server_until_that_is_busy(plane: Plane, schedul
     servers = [server(1, weight=20), server(2, weight=10), server(3, weight=40)]
     wanted = service(*servers, endpoints=endpoints, scheduler=scheduler, name="caches")
     plane.apply(WantedTable(services=(wanted,)))
-    syns, fins = ([Stamp(tcp(flags, vip=str(each.address))) for each in endpoints] for flags in ("S", "FA"))
+    syns, acks, fins = ([Stamp(tcp(flags, vip=str(each.address))) for each in endpoints] for flags in ("S", "A", "FA"))
     chance = random.Random(scheduler.value)
     live: list[tuple[int, int]] = []
     reached: dict[int, set[bytes]] = {number: set() for number in range(6)}
     for number in range(3000):
         which = chance.choice([0, 0, 0, 1, 2, 3, 4, 5])
         reached[which].add(plane.expect(syns[which].of(*client(number))).frame[:6])
+        plane.expect(acks[which].of(*client(number)))
         live.append((which, number))
         if number < 5:
             assert len(reached[which]) == 1

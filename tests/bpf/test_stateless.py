@@ -103,9 +103,9 @@ def test_without_room_for_a_record_a_flow_keeps_to_one_server(plane: Plane, crow
     """What cannot be written down goes where its next packet, unknown again, will go."""
     serve(plane, SERVERS[:3])
     serve(plane, SERVERS)
-    clients = crowd(2000)
+    clients = crowd(200)
     moved = [one for one in clients if plane.send(tcp("S", **one)).reason in ("new_flow", "table_full")]
-    assert len(moved) > 20
+    assert len(moved) > 10
     late = moved[4:]
     for one in late:
         first = plane.send(tcp("S", **one))
