@@ -104,19 +104,19 @@ static __always_inline int is_tagged(const struct choice *choice, __u32 offset)
 }
 
 /*
- * Hand over to a server. All that is not a mere exchange of MACs is for another part: one test asks for a method that is not DR
- * and for a tag, and `offset` is known when this is compiled for untagged frames.
+ * Hand over to a server. All that is not a mere exchange of MACs is for another part. `tagged`, the way has a tag, is known when
+ * this is compiled, and for untagged frames `offset` is.
  */
 static __always_inline int forward_to(struct xdp_md *context, const struct packet *packet, int family, __u32 offset,
 				      const struct frontend *frontend, const struct choice *choice, enum reason reason,
-				      __u32 flows, __u32 now)
+				      __u32 flows, __u32 now, int tagged)
 {
-	__u32 indirect = choice->identity & BACKEND_TAGGED;
+	int is_direct = 1;
 
 #if WITH_TUNNEL || WITH_NAT
-	indirect |= choice->backend->method;
+	is_direct = choice->backend->method == METHOD_DR;
 #endif
-	if (indirect || offset != ETH_HLEN) {
+	if (tagged || !is_direct || offset != ETH_HLEN) {
 		struct scratch *scratch = element(MAP(scratchpad), 0);
 
 		if (!scratch)

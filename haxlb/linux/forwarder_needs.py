@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Final
 
 from haxlb.forwarding.arena import blocks
 from haxlb.forwarding.features import Features, Lifetimes, features, lifetimes
 from haxlb.forwarding.layout import GENERATIONS, LIST_SERVERS, RING_SLOTS, Sizes
 from haxlb.forwarding.ring import elements_of, ring_length
 from haxlb.forwarding.sequence import sequence
+from haxlb.linux.interface_mtu import needs_several_buffers
 from haxlb.linux.link_layers import carrier_of
 from haxlb.model.errors import HostError
 from haxlb.model.node import NodeConfig, Scheduler, VirtualServer
-
-_LARGEST_PLAIN_MTU: Final = 3498
-"""A frame of it fits into one page beside XDP_PACKET_HEADROOM and struct skb_shared_info, with two VLAN tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +41,7 @@ def _union(one: Features, other: Features) -> Features:
 
 def needs(config: NodeConfig) -> Needs:
     """Of a configuration, on this host."""
-    jumbo = any(_mtu(each) > _LARGEST_PLAIN_MTU for each in config.forwarding_interfaces)
+    jumbo = needs_several_buffers(_carrier(each) for each in config.forwarding_interfaces)
     return Needs(
         features=features(config, jumbo=jumbo),
         lifetimes=lifetimes(config.timeouts, config.virtual_servers),
@@ -53,13 +49,12 @@ def needs(config: NodeConfig) -> Needs:
     )
 
 
-def _mtu(interface: str) -> int:
-    """0 where there is no such interface (yet)."""
+def _carrier(interface: str) -> str:
+    """Whose frames the program sees; itself where there is no such interface (yet)."""
     try:
-        below, _ = carrier_of(interface)
-        return int(Path(f"/sys/class/net/{below}/mtu").read_text(encoding="ascii"))
-    except (OSError, ValueError, HostError):
-        return 0
+        return carrier_of(interface)[0]
+    except HostError:
+        return interface
 
 
 def least(config: NodeConfig) -> Sizes:

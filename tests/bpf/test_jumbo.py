@@ -203,10 +203,12 @@ def test_a_program_for_one_buffer_fits_just_as_far_as_is_said(wire):
         ):
             return wire.inside(lambda: needs_several_buffers(("near",)))
 
+    two_tags = 8
     assert not attach(LARGEST_OF_ONE_BUFFER, 0)
+    assert attach(LARGEST_OF_ONE_BUFFER + two_tags, 0)
     with pytest.raises(BpfError):
-        attach(LARGEST_OF_ONE_BUFFER + 1, 0)
-    assert attach(LARGEST_OF_ONE_BUFFER + 1, bpf.F_XDP_HAS_FRAGS)
+        attach(LARGEST_OF_ONE_BUFFER + two_tags + 1, 0)
+    assert attach(LARGEST_OF_ONE_BUFFER + two_tags + 1, bpf.F_XDP_HAS_FRAGS)
     assert attach(MTU, bpf.F_XDP_HAS_FRAGS)
 
 
