@@ -111,7 +111,7 @@ static __always_inline __u64 write_address(__u32 *place, const __u32 *words, int
 	__u64 sum = 0;
 
 #pragma unroll
-	for (int word = 0; word < words_of(family); word++) {
+	for (__u32 word = 0; word < words_of(family); word++) {
 		sum = changed(sum, place[word], words[word]);
 		place[word] = words[word];
 	}

@@ -90,7 +90,8 @@ def features(config: NodeConfig, *, jumbo: bool) -> Features:
         thresholds=any(each.upper_threshold for each in _real_servers(servers)),
         persistence=any(each.persistence_s for each in servers),
         one_packet=any(each.one_packet for each in servers),
-        any_port=any(not each.port for each in _endpoints(servers)),
+        any_port=any(not each.port for each in _endpoints(servers))
+        or any(each.method is ForwardingMethod.NAT and not each.port for each in _real_servers(servers)),
         ipv6=any(each.address.version == 6 for each in _endpoints(servers)),  # noqa: PLR2004 - the family
         # Which servers are this host is known by its neighbours only, and changes.
         shared=bool(config.instances),

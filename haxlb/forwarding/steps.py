@@ -57,6 +57,8 @@ class Plan:
     phases: tuple[Phase, ...] = ()
     complete: bool = True
     """False = there is room for some of what is wanted only after these steps: plan once more."""
+    renamed: frozenset[int] = frozenset()
+    """Indices of servers that are given to others: what NAT keeps of the former ones is to be forgotten before."""
 
     @property
     def steps(self) -> Iterator[Step]:

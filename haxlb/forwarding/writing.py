@@ -5,7 +5,7 @@ from __future__ import annotations
 from haxlb.forwarding.ledger import Ledger, Thing
 from haxlb.forwarding.records import Generation, ServiceRecord
 from haxlb.forwarding.ring import elements_of
-from haxlb.forwarding.steps import Phase, Plan, Step, write_at
+from haxlb.forwarding.steps import Phase, Plan, Step, Write, write_at
 from haxlb.forwarding.wanted import WantedService
 
 
@@ -66,7 +66,12 @@ class Writing:
                 ledger.applied[service.name] = service
         for name in self._leaving:
             ledger.applied.pop(name, None)
-        return Plan(phases=phases, complete=self.complete)
+        renamed = (each for each in self.renamed if isinstance(each, Write) and each.map == "backends")
+        return Plan(
+            phases=phases,
+            complete=self.complete,
+            renamed=frozenset(int.from_bytes(each.key, "little") for each in renamed),
+        )
 
     def satisfied(self, service: WantedService) -> None:
         """After this plan the maps say it."""

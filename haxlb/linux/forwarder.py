@@ -36,6 +36,7 @@ from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maps import Maps
+from haxlb.linux.replies import forget_replies
 from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
@@ -112,6 +113,8 @@ class Forwarder:
         self._ledger = ledger
 
     def _carry_out(self, planned: Plan) -> None:
+        if planned.renamed:
+            forget_replies(self._maps, planned.renamed)
         for phase in planned.phases:
             if phase.wait:
                 wait_for_packets()

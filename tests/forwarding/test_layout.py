@@ -170,6 +170,7 @@ def test_sizes(said: dict[str, int]) -> None:
         "devices": (4, 4),
         "fragments": (of["datagram"], of["fragment"]),
         "replies": (of["answer"], of["reply"]),
+        "answer_bits": (4, 4096 // 8),
         "reply_fragments": (of["datagram"], of["reply"]),
         "localities": (of["locality"], of["locality_servers"]),
         "scratchpad": (4, of["scratch"]),
