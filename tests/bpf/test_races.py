@@ -71,7 +71,10 @@ def test_a_flow_that_two_cpus_settle_keeps_its_server(plane: Plane) -> None:
     """The SYN was one packet; its successors come on two CPUs at once, and again later."""
     plane.apply(table(*map(server, range(1, 6))))
     syn, ack = Stamp(tcp("S")), Stamp(tcp("A"))
-    first = [plane.server(syn.of(*client(number))) for number in range(ROUNDS)]
+    first = {number: plane.server(syn.of(*client(number))) for number in range(ROUNDS)}
+    # Some have found no room for a record in a table as small as this one.
+    recorded = {(entry.source, entry.source_port) for entry in entries(plane, "half_open")}
+    assert len(recorded) > ROUNDS // 2
     strayed: list[int] = []
 
     def settle(number: int) -> None:
@@ -80,9 +83,9 @@ def test_a_flow_that_two_cpus_settle_keeps_its_server(plane: Plane) -> None:
 
     side_by_side(settle, settle)
     assert strayed == []
-    assert [plane.server(ack.of(*client(number))) for number in range(ROUNDS)] == first
-    assert len(entries(plane, "flows")) == ROUNDS
-    assert entries(plane, "half_open") == []
+    assert {number: plane.server(ack.of(*client(number))) for number in first} == first
+    places = [(entry.source, entry.source_port) for entry in entries(plane, "flows", "half_open")]
+    assert {place: places.count(place) for place in recorded} == dict.fromkeys(recorded, 1)
     expect_exact(plane)
 
 
