@@ -491,8 +491,10 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 		struct quoted quoted;
 
 		/* SCTP: its CRC covers the whole packet, and the configuration does not let it come here. */
-		if (!parse_quoted(&packet, family, &quoted, end))
+		if (packet.protocol == IPPROTO_SCTP)
 			return drop(REASON_NO_SERVER);
+		if (!parse_quoted(&packet, family, &quoted, end))
+			return pass(REASON_OTHER_PROTOCOL);
 		if (!choice.backend->port)
 			port = *(__u16 *)quoted.ports;
 		rewrite_error(&packet, &quoted, family, INWARD, address.words, port, end);
