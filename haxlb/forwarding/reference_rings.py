@@ -69,7 +69,7 @@ class Rings:
         self._retired = self._rings.keys() - wanted.keys()
 
     def settle(self, now_s: float, lifetime_s: int, loads_of: Callable[[str], Iterable[int]]) -> None:
-        """No flow of a former time is unknown when each has sent a packet or ended, and in the end none is on record."""
+        """Former flows are unknown until each has sent a packet or ended, and others on record until they are gone."""
         for name in self._rings.keys() - self._retired:
             ring = self._rings[name]
             if ring.former is not None and now_s - ring.changed_s >= lifetime_s:
