@@ -92,12 +92,12 @@ def unpack_replies(keys: bytes, values: bytes) -> Iterator[tuple[Answer, Reply]]
         yield answer, Reply.unpack(raw, version=answer.server.version)
 
 
-def keys_of_backends(keys: bytes, values: bytes, backends: frozenset[int]) -> list[bytes]:
-    """The keys of entries whose server has one of these indices."""
+def keys_of_former(keys: bytes, values: bytes, incarnations: dict[int, int]) -> list[bytes]:
+    """The keys of entries whose server had one of these indices before it got its present incarnation."""
     return [
         keys[number * ANSWER_BYTES : (number + 1) * ANSWER_BYTES]
-        for number, (*_, backend, _, _, _, _, _, _, _) in enumerate(_REPLY.iter_unpack(values))
-        if backend in backends
+        for number, (_, _, _, _, backend, incarnation, *_) in enumerate(_REPLY.iter_unpack(values))
+        if incarnations.get(backend, incarnation) != incarnation
     ]
 
 

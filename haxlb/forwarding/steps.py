@@ -58,7 +58,7 @@ class Plan:
     complete: bool = True
     """False = there is room for some of what is wanted only after these steps: plan once more."""
     renamed: frozenset[int] = frozenset()
-    """Indices of servers that are given to others: what NAT keeps of the former ones is to be forgotten before."""
+    """Indices of servers that are given to others: what NAT keeps of the former ones is to be forgotten after it."""
 
     @property
     def steps(self) -> Iterator[Step]:

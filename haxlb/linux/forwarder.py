@@ -113,12 +113,12 @@ class Forwarder:
         self._ledger = ledger
 
     def _carry_out(self, planned: Plan) -> None:
-        if planned.renamed:
-            forget_replies(self._maps, planned.renamed)
         for phase in planned.phases:
             if phase.wait:
                 wait_for_packets()
             self._maps.carry_out(phase.steps)
+        if planned.renamed:
+            forget_replies(self._maps, planned.renamed)
 
     def _load(self, backend: int) -> Load:
         at = backend * layout.LOAD_BYTES

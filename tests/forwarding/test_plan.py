@@ -204,6 +204,7 @@ def test_what_was_counted_for_the_former_owner_goes_after_its_incarnation() -> N
     planned = plan(table(*map(server, [1, 2, 3, 4, 5, 6, 8])), kernel.ledger, kernel.now_s)
     renamed, cleared = planned.phases[:2]
     assert [step.key for step in renamed.steps] == [INDEX.pack(index)]
+    assert planned.renamed == {index}
     # A packet that has read the former incarnation would still count for it.
     assert cleared.wait
     assert {step.map for step in cleared.steps} == {"loads", "backend_tallies"}
