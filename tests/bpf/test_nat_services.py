@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -11,7 +12,7 @@ from scapy.layers.l2 import Ether
 
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
-from haxlb.linux.specimen import PORT, VIP, Specimen
+from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.node import ForwardingMethod, Scheduler
 from tests.bpf.frames import tcp
 from tests.bpf.natted import expect_checksums
@@ -20,13 +21,19 @@ from tests.forwarding.tables import mac, server, service
 pytestmark = pytest.mark.bpf
 
 
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Specimen]:
+    with specimen(WantedTable(), flow_buckets_log2=8) as made:
+        yield made
+
+
 @pytest.mark.parametrize("port", [8080, 0], ids=["its own port", "the port of the packet"])
-def test_a_service_with_nat(loaded: Specimen, port: int) -> None:
+def test_a_service_with_nat(whole: Specimen, port: int) -> None:
     natted = replace(server(1, port=port), method=ForwardingMethod.NAT)
     wanted = WantedTable(services=(service(natted, scheduler=Scheduler.MH),))
-    loaded.forwarder.apply(wanted)
-    before = loaded.forwarder.counters().verdicts["reply"]
-    sent = bpf.prog_test_run(loaded.program, tcp("S"))
+    whole.forwarder.apply(wanted)
+    before = whole.forwarder.counters().verdicts["reply"]
+    sent = bpf.prog_test_run(whole.program, tcp("S"))
     assert sent.verdict == bpf.XDP_TX
     expect_checksums(sent.frame)
     request = Ether(sent.frame)
@@ -36,8 +43,8 @@ def test_a_service_with_nat(loaded: Specimen, port: int) -> None:
     said[IP].src, said[IP].dst = request[IP].dst, request[IP].src
     said[TCP].sport, said[TCP].dport, said[TCP].flags = request[TCP].dport, request[TCP].sport, "SA"
     del said[IP].chksum, said[TCP].chksum
-    back = bpf.prog_test_run(loaded.program, bytes(said))
+    back = bpf.prog_test_run(whole.program, bytes(said))
     assert back.verdict == bpf.XDP_TX
     expect_checksums(back.frame)
     assert (ip_address(Ether(back.frame)[IP].src), Ether(back.frame)[TCP].sport) == (VIP, PORT)
-    assert loaded.forwarder.counters().verdicts["reply"] == before + 1
+    assert whole.forwarder.counters().verdicts["reply"] == before + 1
