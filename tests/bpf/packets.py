@@ -44,7 +44,7 @@ def segment(protocol: Protocol, source: int, destination: int, kind: int, data: 
         return ports + struct.pack("!IIBBHHH", 1, 2, 0x50, kind, 3, 0, 0) + data
     if protocol is Protocol.UDP:
         return ports + struct.pack("!HH", 8 + len(data), 0) + data
-    return ports + struct.pack("!II", 1, 0) + bytes([kind, 0, 0, 4 + len(data)]) + data
+    return ports + struct.pack("!II", 1, 0) + struct.pack("!BBH", kind, 0, 4 + len(data)) + data
 
 
 def frame(

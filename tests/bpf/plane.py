@@ -15,6 +15,7 @@ from haxlb.forwarding.layout import MapKind, pack_mac
 from haxlb.forwarding.reference import Action, Reference
 from haxlb.forwarding.wanted import WantedTable, server_key
 from haxlb.linux import bpf
+from haxlb.linux.maps import possible_cpus
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
 from tests.forwarding.tables import PEER_MAC
 
@@ -61,9 +62,10 @@ class Plane:
                 keys = b"".join(layout.INDEX.pack(index) for index in range(shape.entries))
                 bpf.map_update_batch(fd, keys, bytes(shape.value_size * shape.entries), shape.entries)
         for name in ("service_tallies", "backend_tallies"):
-            for index in range(self.maps.shape(name).entries):
-                if any(self.maps.read(name, layout.INDEX.pack(index)) or b""):
-                    self.maps.write(name, layout.INDEX.pack(index), bytes(layout.TALLY_BYTES))
+            entries = self.maps.shape(name).entries
+            keys = b"".join(layout.INDEX.pack(index) for index in range(entries))
+            zeros = bytes(layout.TALLY_BYTES * possible_cpus() * entries)
+            bpf.map_update_batch(self.maps.fds[name], keys, zeros, entries)
         self.maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
         self.restart()
         self.oracle = Reference({LOOPBACK: OWN_MAC})

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.bpf
 WORDS = st.one_of(frames(), frames(), frames(), frames(), frames(), frames(), tables(), changes(), PAUSES)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(tables(), st.lists(WORDS, min_size=10, max_size=80))
 def test_any_sentence(plane: Plane, beginning: WantedTable, sentence: list[object]) -> None:
     plane.reset()
