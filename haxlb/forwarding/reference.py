@@ -271,7 +271,8 @@ class Reference:
         assert hop is not None
         if hop.local:
             return passed(packet.link.frame, "local")
-        if comes_from(packet.link, hop):
+        # By any other method clients and servers may well be behind one router.
+        if server.method is ForwardingMethod.DR and comes_from(packet.link, hop):
             return passed(packet.link.frame, "loop")
         service = self._endpoints[endpoint]
         delivery = Delivery(

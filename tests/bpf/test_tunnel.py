@@ -166,6 +166,16 @@ def test_a_packet_goes_to_its_server_as_it_is(plane: Tunnelled, at: Site, make: 
 
 
 @ALL
+def test_clients_and_server_behind_one_router(plane: Tunnelled, at: Site) -> None:
+    by_router = bytes.fromhex(SERVER_MAC.replace(":", ""))
+    for says, reason in (("S", "new_flow"), ("A", "forwarded")):
+        frame = tcp(at, says=says)
+        answer = plane.expect(frame[:6] + by_router + frame[12:])
+        assert answer.reason == reason
+        assert read(answer.frame, at)[1] == frame[14:]
+
+
+@ALL
 def test_padding_stays_behind(plane: Tunnelled, at: Site) -> None:
     for padding in (1, 6, 200):
         frame = udp(at, b"")
