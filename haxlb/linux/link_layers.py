@@ -112,7 +112,8 @@ def carrier_of(interface: str) -> tuple[str, int]:
         link = _look(requests, attach(IFLA_IFNAME, interface.encode() + b"\0"))
         links = {link.index: link}
         while link.below and link.below not in links and len(links) < _MOST_LAYERS:
-            link = links[link.below] = _look(requests, b"", link.below)
+            link = _look(requests, b"", link.below)
+            links[link.index] = link
     except OSError as problem:
         raise HostError(
             f"there is no interface {interface}", remedy="name one that `ip link` lists, or create it first"
