@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import Features
 from haxlb.forwarding.wanted import NextHop, WantedTable
 from haxlb.linux import bpf, xdp
+from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import is_bpffs
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -40,7 +42,7 @@ class Director:
         self.forwarder = Forwarder(self.directory, lambda level, event, _: self.log.append((level, event)))
 
     def build(self) -> str:
-        return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17))
+        return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17, features=Features.parse("stateful")))
 
     def attach(self, *interfaces: str, mode: str = "native", program: str = "") -> tuple[LinkStatus, ...]:
         return self.wire.inside(lambda: self.forwarder.attach(program or self.program, interfaces, mode))
@@ -94,6 +96,21 @@ def test_a_program_that_was_built_again_is_swapped_in(director: Director) -> Non
     after = director.wire.attachment("near")
     assert after.program_id != before.program_id
     assert ("info", "program_swapped_in") in director.log
+
+
+def test_what_is_attached_keeps_its_parts_while_another_one_is_built(director: Director) -> None:
+    """Without them it sends on nothing but what is on record."""
+
+    def parts() -> list[bytes | None]:
+        with closing(bpf.obj_get(Path(former.replace("prog-", "parts-")))) as fd:
+            return [bpf.map_lookup(fd, layout.INDEX.pack(part), 4) for part in range(len(layout.PROGRAMS))]
+
+    former = director.program
+    director.attach("near")
+    before = parts()
+    assert any(before)
+    assert director.build() != former
+    assert parts() == before
 
 
 def test_a_program_that_somebody_else_put_there_is_not_replaced_unseen(director: Director) -> None:
