@@ -53,11 +53,9 @@ struct record {
 static __always_inline struct frontend *frontend_at(const struct packet *packet, int family, __u16 port)
 {
 	if (family == FAMILY_IPV4) {
-		struct endpoint endpoint = {};
+		/* struct endpoint, written at once: the processor waits where a word is read whose parts have just been written. */
+		__u64 endpoint = packet->destination | (__u64)port << 32 | (__u64)packet->protocol << 48;
 
-		endpoint.address = packet->destination;
-		endpoint.port = port;
-		endpoint.protocol = packet->protocol;
 		return bpf_map_lookup_elem(MAP(endpoints), &endpoint);
 	}
 #if WITH_IPV6
@@ -330,7 +328,7 @@ static __always_inline int resume(struct xdp_md *context, const struct scratch *
 		reason = parse6(context, matter->offset, packet);
 	else
 #endif
-		reason = parse4(context, matter->offset, 0, packet);
+		reason = parse4(context, matter->offset, packet);
 	if (matter->wide && matter->family == FAMILY_IPV4)
 		packet->address[1] = (__u64)packet->source << 32;
 	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
@@ -650,24 +648,26 @@ static __always_inline int by_ring(__u32 index, const struct packet *packet, int
 #endif
 
 /*
- * A frame whose packet begins at `offset`. `plain`: a frame without tags, which holds a whole packet of IPv4 and TCP or UDP;
- * returns -1 where it does not.
+ * A frame whose packet begins at `offset`. `plain`: of parse_plain, else returns -1.
  */
 static __always_inline int forward(struct xdp_md *context, __u32 offset, int family, int standing, int plain)
 {
 	struct matter matter = {.offset = offset, .family = family, .wide = family == FAMILY_IPV6, .standing = standing};
-	struct frontend *frontend;
+	enum reason reason = REASON_FORWARDED;
 	struct packet packet = {};
-	enum reason reason;
+	struct frontend *frontend;
 
-#if WITH_IPV6
-	reason = family == FAMILY_IPV4 ? parse4(context, offset, plain, &packet) : parse6(context, offset, &packet);
-#else
-	reason = parse4(context, offset, plain, &packet);
-#endif
-	if (reason != REASON_FORWARDED) {
-		if (plain && reason == REASON_FRAGMENT)
+	if (plain) {
+		if (!parse_plain(context, &packet))
 			return -1;
+	} else {
+#if WITH_IPV6
+		reason = family == FAMILY_IPV4 ? parse4(context, offset, &packet) : parse6(context, offset, &packet);
+#else
+		reason = parse4(context, offset, &packet);
+#endif
+	}
+	if (reason != REASON_FORWARDED) {
 		if (reason == REASON_FRAGMENT || reason == REASON_OTHER_PROTOCOL)
 			return go_on(context, family == FAMILY_IPV4 ? PROGRAM_RELATED4 : PROGRAM_RELATED6);
 		return pass(reason);
@@ -675,7 +675,8 @@ static __always_inline int forward(struct xdp_md *context, __u32 offset, int fam
 	frontend = frontend_of(&packet, family);
 	if (!frontend)
 		return not_a_service(context, &packet, offset, family);
-	matter.frontend = *frontend;
+	/* In one piece. */
+	*(__u64 *)&matter.frontend = *(__u64 *)frontend;
 #if WITH_ANY_PORT
 	if (plain && matter.frontend.flags & FRONTEND_ANY_PORT)
 		return -1;
@@ -729,15 +730,10 @@ static __always_inline int forward(struct xdp_md *context, __u32 offset, int fam
 /* What is attached. */
 PART(forward)
 {
-	struct ethhdr *ethernet = (void *)(long)context->data;
+	int verdict = forward(context, ETH_HLEN, FAMILY_IPV4, PLAIN, 1);
 
-	if ((void *)(ethernet + 1) <= (void *)(long)context->data_end &&
-	    __builtin_expect(ethernet->h_proto == bpf_htons(ETH_P_IP), 1)) {
-		int verdict = forward(context, ETH_HLEN, FAMILY_IPV4, PLAIN, 1);
-
-		if (__builtin_expect(verdict >= 0, 1))
-			return verdict;
-	}
+	if (__builtin_expect(verdict >= 0, 1))
+		return verdict;
 	return go_on(context, PROGRAM_ANY);
 }
 

@@ -392,7 +392,7 @@ static __always_inline int expect_reply(struct xdp_md *context, struct scratch *
 		parse6(context, scratch->offset & 31, &packet);
 	else
 #endif
-		parse4(context, scratch->offset & 31, 0, &packet);
+		parse4(context, scratch->offset & 31, &packet);
 	if (!is_within(&packet, family, (void *)(long)context->data_end))
 		return drop(REASON_NO_ROOM);
 	recorded = recorded_at(&packet, frontend);
@@ -453,7 +453,7 @@ static __always_inline int translate_request(struct xdp_md *context, struct scra
 		parse6(context, offset, &packet);
 	else
 #endif
-		parse4(context, offset, 0, &packet);
+		parse4(context, offset, &packet);
 	/* The part before has read the packet; the verifier does not know. */
 	if (!is_within(&packet, family, end) || (!packet.transport && packet.fragment != LATER_FRAGMENT))
 		return drop(REASON_NO_SERVER);
@@ -579,7 +579,7 @@ static __always_inline int translate_reply(struct xdp_md *context, struct scratc
 		reason = parse6(context, offset, &packet);
 	else
 #endif
-		reason = parse4(context, offset, 0, &packet);
+		reason = parse4(context, offset, &packet);
 	if (reason == REASON_MALFORMED || !is_within(&packet, family, (void *)(long)context->data_end))
 		return pass(reason);
 	if (packet.fragment == LATER_FRAGMENT)
@@ -656,7 +656,7 @@ static __always_inline int tell_sender(struct xdp_md *context)
 		return refuse(context, scratch, &packet, FAMILY_IPV6, offset, scratch->next);
 	}
 #endif
-	parse4(context, offset, 0, &packet);
+	parse4(context, offset, &packet);
 	return refuse(context, scratch, &packet, FAMILY_IPV4, offset, scratch->next);
 }
 

@@ -22,6 +22,7 @@
 
 #define IP_FRAGMENT 0x3fff /* more fragments, or an offset */
 #define IP_FRAGMENT_OFFSET 0x1fff
+#define IP_PLAIN 0x45 /* version 4, a header without options */
 #define MOST_TAGS 2
 #define TAG_BYTES 4
 #define MOST_EXTENSIONS 6
@@ -144,17 +145,49 @@ static __always_inline enum reason parse_transport(struct packet *packet, __u16 
 }
 
 /*
- * Fill `packet` from a frame of IPv4 whose packet begins at `offset`; returns REASON_FORWARDED when it may be a service's.
- * `plain`: whatever is not a whole packet of TCP or UDP is for somebody else to look at, and said to be a fragment.
+ * An untagged frame with a whole packet of IPv4 without options, of TCP or UDP: nearly all frames are such, and all of it lies where
+ * it is expected. Returns 0 for any other, also a malformed one: PROGRAM_ANY looks at it more closely.
  */
-static __always_inline enum reason parse4(struct xdp_md *context, __u32 offset, int plain, struct packet *packet)
+static __always_inline int parse_plain(struct xdp_md *context, struct packet *packet)
+{
+	void *frame = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	struct iphdr *ip = frame + ETH_HLEN;
+	__u16 *ports = (void *)(ip + 1);
+
+	if ((void *)ports + sizeof(struct udphdr) > end || *(__u16 *)(frame + 2 * ETH_ALEN) != bpf_htons(ETH_P_IP) ||
+	    *(__u8 *)ip != IP_PLAIN || ip->frag_off & bpf_htons(IP_FRAGMENT))
+		return 0;
+	packet->frame = frame;
+	packet->ip = ip;
+	packet->transport = ports;
+	packet->protocol = ip->protocol;
+	packet->source = ip->saddr;
+	packet->destination = ip->daddr;
+	packet->length = bpf_ntohs(ip->tot_len);
+	packet->source_port = ports[0];
+	packet->destination_port = ports[1];
+	packet->fragment = WHOLE;
+	packet->flags = 0;
+	if (is_cut(context, ETH_HLEN, packet->length))
+		return 0;
+	if (packet->protocol == IPPROTO_TCP) {
+		if (packet->length < sizeof(*ip) + sizeof(struct tcphdr) || (void *)ports + sizeof(struct tcphdr) > end)
+			return 0;
+		packet->flags = ((__u8 *)ports)[TCP_FLAGS_BYTE];
+		return 1;
+	}
+	return packet->protocol == IPPROTO_UDP && packet->length >= sizeof(*ip) + sizeof(struct udphdr);
+}
+
+/* Fill `packet` from a frame of IPv4 whose packet begins at `offset`; returns REASON_FORWARDED when it may be a service's. */
+static __always_inline enum reason parse4(struct xdp_md *context, __u32 offset, struct packet *packet)
 {
 	void *frame = (void *)(long)context->data, *end = (void *)(long)context->data_end;
 	struct iphdr *ip = frame + offset;
-	__u32 header;
+	__u32 header, first;
 
 	/* The verifier asks for both where `offset` is read from memory. */
-	if ((void *)(ip + 1) > end || (!plain && frame + ETH_HLEN > end))
+	if ((void *)(ip + 1) > end || frame + ETH_HLEN > end)
 		return REASON_MALFORMED;
 	header = (*(__u8 *)ip & 0x0f) * 4;
 	if (*(__u8 *)ip >> 4 != 4 || header < sizeof(*ip))
@@ -165,27 +198,20 @@ static __always_inline enum reason parse4(struct xdp_md *context, __u32 offset, 
 	packet->source = ip->saddr;
 	packet->destination = ip->daddr;
 	packet->length = bpf_ntohs(ip->tot_len);
-	packet->fragment = WHOLE;
-	if (plain) {
-		if (ip->frag_off & bpf_htons(IP_FRAGMENT))
-			return REASON_FRAGMENT;
-	} else {
-		__u32 first = bpf_ntohs(ip->frag_off) >> 13 & 1;
-
-		/* Without a branch: the verifier would follow all that comes for whole packets and for first fragments. */
-		OPAQUE(first);
-		packet->fragment = first;
-		packet->identification = ip->id;
-	}
+	/* Without a branch: the verifier would follow all that comes for whole packets and for first fragments. */
+	first = bpf_ntohs(ip->frag_off) >> 13 & 1;
+	OPAQUE(first);
+	packet->fragment = first;
+	packet->identification = ip->id;
 	if (packet->length < header || is_cut(context, offset, packet->length))
 		return REASON_MALFORMED;
-	if (!plain && ip->frag_off & bpf_htons(IP_FRAGMENT_OFFSET)) {
+	if (ip->frag_off & bpf_htons(IP_FRAGMENT_OFFSET)) {
 		packet->fragment = LATER_FRAGMENT;
 		return REASON_FRAGMENT;
 	}
-	if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP && (plain || packet->protocol != IPPROTO_SCTP)) {
+	if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_SCTP) {
 		packet->transport = (void *)ip + header;
-		return plain ? REASON_FRAGMENT : REASON_OTHER_PROTOCOL;
+		return REASON_OTHER_PROTOCOL;
 	}
 	return parse_transport(packet, (void *)ip + header, packet->length - header, end);
 }

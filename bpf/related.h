@@ -287,9 +287,9 @@ static __always_inline int follow(struct xdp_md *context, int family)
 	matter.standing = scratch->standing;
 	matter.now = jiffies();
 #if WITH_IPV6
-	reason = family == FAMILY_IPV4 ? parse4(context, matter.offset, 0, &packet) : parse6(context, matter.offset, &packet);
+	reason = family == FAMILY_IPV4 ? parse4(context, matter.offset, &packet) : parse6(context, matter.offset, &packet);
 #else
-	reason = parse4(context, matter.offset, 0, &packet);
+	reason = parse4(context, matter.offset, &packet);
 #endif
 	if (reason == REASON_FRAGMENT)
 		return follow_first(context, &packet, &matter);

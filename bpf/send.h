@@ -70,7 +70,12 @@ static __always_inline int redirect(__u32 interface)
 
 static __always_inline int send(struct xdp_md *context, const struct packet *packet, const struct next_hop *hop)
 {
-	__builtin_memcpy(packet->frame, hop, 2 * ETH_ALEN);
+	const __u32 *macs = (const __u32 *)hop;
+	__u32 *frame = packet->frame;
+
+	frame[0] = macs[0];
+	frame[1] = macs[1];
+	frame[2] = macs[2];
 	if (hop->interface == context->ingress_ifindex)
 		return XDP_TX;
 	return redirect(hop->interface);

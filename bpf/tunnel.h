@@ -496,7 +496,7 @@ static __always_inline int wrap(struct xdp_md *context, struct scratch *scratch,
 		reason = parse6(context, offset, &packet);
 	else
 #endif
-		reason = parse4(context, offset, 0, &packet);
+		reason = parse4(context, offset, &packet);
 	if (reason == REASON_MALFORMED)
 		return pass(REASON_MALFORMED);
 	/* The address of this host is learned with the way to the server. */
