@@ -64,26 +64,25 @@ def build(order: Order) -> Path:
         flags = bpf.F_XDP_HAS_FRAGS if order.frags else 0
         code = _compile(maps, parts, order)
         with closing(bpf.prog_load(code.pop(_ATTACHED), name=order.name, flags=flags)) as program:
-            tag = bpf.program_info(program).tag
+            info = bpf.program_info(program)
+            # A name that no other build has had: the tag is that of the first part alone, and a build that took over
+            # the pins of the one that is attached would take its parts away (below) before it takes its place.
+            build = f"{info.tag}-{info.id}"
+            pin = directory / f"prog-{build}"
             with closing(bpf.prog_load(code.pop(_SWEEP), name="haxlb_sweep", kind=bpf.PROG_TYPE_SCHED_CLS)) as sweep:
-                _pin_over(sweep, directory / f"sweep-{tag}")
-            for part, instructions in code.items():
-                with closing(bpf.prog_load(instructions, name=f"haxlb_{part}"[:15], flags=flags)) as loaded:
-                    bpf.map_update(parts, INDEX.pack(PROGRAMS.index(part)), INDEX.pack(loaded))
-            pin = directory / f"prog-{tag}"
-            # The kernel empties an array of programs when nobody holds it but programs: it is pinned beside the one that
-            # goes on in it. Pinned aside and renamed over: the path of a program that is attached never vanishes.
-            _pin_over(parts, directory / f"parts-{tag}")
-            _pin_over(program, pin)
+                for part, instructions in code.items():
+                    with closing(bpf.prog_load(instructions, name=f"haxlb_{part}"[:15], flags=flags)) as loaded:
+                        bpf.map_update(parts, INDEX.pack(PROGRAMS.index(part)), INDEX.pack(loaded))
+                # The kernel empties an array of programs when nobody holds it but programs: it is pinned beside the one
+                # that goes on in it, and for as long.
+                for fd, path in (
+                    (parts, directory / f"parts-{build}"),
+                    (sweep, directory / f"sweep-{build}"),
+                    (program, pin),
+                ):
+                    bpf.obj_pin(fd, path)
     _prune(directory, pin)
     return pin
-
-
-def _pin_over(fd: int, pin: Path) -> None:
-    aside = pin.parent / "new"
-    aside.unlink(missing_ok=True)
-    bpf.obj_pin(fd, aside)
-    aside.rename(pin)
 
 
 def sources() -> Path:
@@ -184,18 +183,24 @@ def _stderr_caught() -> Iterator[Callable[[], list[str]]]:
 
 
 def _prune(directory: Path, newest: Path) -> None:
-    """Unpin programs that no link of ours runs."""
+    """Unpin builds that no link of ours runs."""
     attached = set()
     for pin in (directory / "links").iterdir():
         with closing(bpf.obj_get(pin)) as link:
             attached.add(bpf.link_info(link).program_id)
+    kept = {_build_of(newest)}
     for pin in directory.glob("prog-*"):
         with closing(bpf.obj_get(pin)) as program:
-            identity = bpf.program_info(program).id
-        if pin != newest and identity not in attached:
+            if bpf.program_info(program).id in attached:
+                kept.add(_build_of(pin))
+    # What a build that was ended amid its pins has left has no program.
+    for pin in (each for kind in ("prog", "parts", "sweep") for each in directory.glob(f"{kind}-*")):
+        if _build_of(pin) not in kept:
             pin.unlink()
-            for beside in ("parts-", "sweep-"):
-                pin.with_name(pin.name.replace("prog-", beside)).unlink(missing_ok=True)
+
+
+def _build_of(pin: Path) -> str:
+    return pin.name.partition("-")[2]
 
 
 def main(argv: list[str] | None = None) -> int:
