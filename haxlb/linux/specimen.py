@@ -45,8 +45,8 @@ class Specimen:
     maps: Maps
 
 
-def table(scheduler: Scheduler) -> WantedTable:
-    """What the specimen serves."""
+def table(scheduler: Scheduler, *, interface: int = LOOPBACK) -> WantedTable:
+    """What the specimen serves; its servers are behind `interface`."""
     servers = tuple(
         WantedServer(
             address=VIP + 10 + number,
@@ -54,7 +54,7 @@ def table(scheduler: Scheduler) -> WantedTable:
             weight=1,
             alive=True,
             next_hop=NextHop(
-                interface_index=LOOPBACK, source_mac=OWN_MAC, destination_mac=f"02:00:00:00:01:{number:02x}"
+                interface_index=interface, source_mac=OWN_MAC, destination_mac=f"02:00:00:00:01:{number:02x}"
             ),
         )
         for number in range(1, SERVERS + 1)
