@@ -214,7 +214,12 @@ class Listing:
     def _kind(self, number: int, index: int, kind_of: int, target: int) -> _Kind | None:
         """Find out and keep what is the same for all flows of this kind; None = they are not wanted."""
         backend, incarnation, state = kind_of & 0xFFFF, kind_of >> 16 & 0xFF, FlowState(kind_of >> 24)
-        frontend, server = self._book.frontends.get(index), self._book.backends.get(backend)
+        server = self._book.backends.get(backend)
+        if state is FlowState.TEMPLATE:
+            # Of a whole service, not of one of its endpoints.
+            frontend = next((each for each in self._book.frontends.values() if each.service == index), None)
+        else:
+            frontend = self._book.frontends.get(index)
         made = None
         # Of a server that is no more, or an endpoint: nobody would go on in such a flow.
         if frontend is not None and server is not None and server.incarnation == incarnation:

@@ -29,7 +29,10 @@ class FlowKey:
 class ClientKey:
     """What the server of a client is found by, of a persistent service."""
 
-    endpoint: Endpoint
+    service: str
+    """Its name: the endpoints of a service share its clients."""
+    all_ports: bool
+    """IPv4: the endpoint is one of all ports. Those have a table of their own."""
     network: IPAddress
     """The bits of its address that count."""
 
@@ -112,4 +115,4 @@ def client_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> Cl
     """The bits of the client's address that persistence_granularity leaves."""
     bits = service.persistence_mask if packet.source.version == 4 else service.persistence_prefix  # noqa: PLR2004 - the family
     network = ip_network((packet.source, bits), strict=False)
-    return ClientKey(endpoint=endpoint, network=ip_address(network.network_address))
+    return ClientKey(service=service.name, all_ports=not endpoint.port, network=ip_address(network.network_address))

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.wanted import WantedTable
 from haxlb.model.node import Scheduler
 from tests.bpf.books import expect_books
 from tests.bpf.frames import tcp, udp
 from tests.bpf.plane import Plane
-from tests.forwarding.tables import DNS, PEER, PEER_MAC, mac, server, table
+from tests.forwarding.tables import DNS, PEER, PEER_MAC, WEB, mac, server, service, table
 
 pytestmark = pytest.mark.bpf
 
@@ -38,6 +39,17 @@ def test_a_full_server_gets_nothing_and_keeps_what_it_has(plane: Plane, schedule
     for port, was in reached.items():
         assert plane.expect(tcp("A", port=port)).frame[:6].hex(":") == was
     expect_books(plane)
+
+
+@pytest.mark.parametrize("scheduler", [each for each in Scheduler if each.takes_turns])
+def test_full_servers_hide_nobody_whose_turn_is_far_away(plane: Plane, scheduler: Scheduler) -> None:
+    plane.apply(table(limited(1, 1, weight=100), server(2, weight=1), scheduler=scheduler))
+    assert set(opened(plane, 2000, 60)) == {mac(0x101), mac(0x102)}
+    plane.reset()
+    plane.apply(table(*(limited(number, 1) for number in range(1, 100)), server(100), scheduler=scheduler))
+    shares = Counter(opened(plane, 2000, 250))
+    assert shares.pop(mac(0x164)) >= 250 - 99
+    assert set(shares.values()) == {1}
 
 
 @pytest.mark.parametrize(("upper", "lower", "opens_with"), [(8, 0, 5), (8, 3, 2), (8, 8, 7), (4, 1, 0), (1, 0, 0)])
@@ -159,3 +171,13 @@ def test_with_ops_each_packet_takes_a_turn(plane: Plane, scheduler: Scheduler) -
     assert {reached.count(mac(0x100 + number)) for number in range(1, 4)} == {3}
     assert plane.flows() == []
     expect_books(plane)
+
+
+def test_the_endpoints_of_a_service_share_its_clients(plane: Plane) -> None:
+    """What a fwmark with persistence is for: a client's requests by http and https meet the same server."""
+    both = replace(service(*map(server, range(1, 6)), persistence_s=60), endpoints=(WEB, replace(WEB, port=443)))
+    plane.apply(WantedTable(services=(both,)))
+    first = plane.expect(tcp())
+    for port in range(40001, 40005):
+        assert plane.expect(tcp(port=port, vport=443)).frame[:6] == first.frame[:6]
+    plane.expect_flows()

@@ -137,7 +137,7 @@ def test_ipv6_and_all_ports() -> None:
     raw = (
         wide_way(FlowState.TCP_ESTABLISHED, IPv6Address("2001:db8::77"), frontend=4, backend=11)
         + wide_way(FlowState.TCP_ESTABLISHED, IPv4Address("198.51.100.7"), frontend=5, backend=12, target=2222)
-        + wide_way(FlowState.TEMPLATE, IPv4Address("198.51.100.7"), frontend=5, backend=12, port=0)
+        + wide_way(FlowState.TEMPLATE, IPv4Address("198.51.100.7"), frontend=4, backend=12, port=0)
         + bytes(32)
     )
     assert [line.split() for line in listing().wide_lines(raw)] == [
