@@ -209,7 +209,7 @@ static __always_inline int not_a_service(struct xdp_md *context, const struct pa
 }
 
 #if WITH_PERSISTENCE
-/* The record that says which server a client has, of all its flows to a frontend. */
+/* The record that says which server a client has, of all its flows to a service: a fwmark joins its ports. */
 static __always_inline void identify_client(struct identity *identity, const struct packet *packet, struct service *service,
 					    const struct matter *matter)
 {
@@ -231,7 +231,8 @@ static __always_inline void identify_client(struct identity *identity, const str
 			client.address[1] &= __builtin_bswap64(bits == 64 ? 0 : ~(~0ull >> (bits - 64)));
 		}
 	}
-	identify(identity, &client, matter->frontend.index, 0, matter->wide);
+	/* A flow from port 0 is never recorded, so a service's number is not taken for a frontend's. */
+	identify(identity, &client, matter->frontend.service, 0, matter->wide);
 }
 
 /* persistence_timeout: the server that this client has. Returns 0 when there is none. */
@@ -279,7 +280,7 @@ static __always_inline void remember_client(struct service *service, const struc
 	if (template) {
 		__u64 value = READ_ONCE(template->value);
 
-		/* Another frontend's flow cannot have this key, and a claim of another CPU is for the same client. */
+		/* Another service's flow cannot have this key, and a claim of another CPU is for the same client. */
 		if (FLOW_STATE(value) == FLOW_TEMPLATE) {
 			__sync_val_compare_and_swap(&template->value, value, recorded);
 			return;
