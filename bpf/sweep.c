@@ -23,6 +23,20 @@
 #include "parse.h"
 #include "flow.h"
 
+#if WITH_STATELESS
+/*
+ * Has the ring of its service changed lately? A flow of one packet may then be one that has been there for long and says
+ * little: without its record it would go elsewhere when the former ring is given up.
+ */
+static __always_inline int is_exceptional(__u64 value)
+{
+	struct backend *backend = element(MAP(backends), FLOW_BACKEND(value));
+	struct service *service = backend ? element(MAP(services), backend->service) : NULL;
+
+	return service && READ_ONCE(service->select) & SELECT_EXCEPTIONS;
+}
+#endif
+
 /* Ticks without a packet after which this flow is no more. A template of a server that is gone is of no use at all. */
 static __always_inline __u32 lifetime_of(__u64 value, __u8 state)
 {
@@ -36,6 +50,10 @@ static __always_inline __u32 lifetime_of(__u64 value, __u8 state)
 		service = element(MAP(services), backend->service);
 		return service ? SECONDS(service->persistence) : 0;
 	}
+#endif
+#if WITH_STATELESS
+	if (state == FLOW_TCP_NEW && is_exceptional(value))
+		return lifetime(FLOW_TCP_ESTABLISHED);
 #endif
 	return lifetime(state);
 }
