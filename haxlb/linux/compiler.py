@@ -239,6 +239,12 @@ def main(argv: list[str] | None = None) -> int:
         answer = {"program": str(build(order))}
     except HaxlbError as problem:
         answer = {"problem": problem.message, "remedy": problem.remedy, "code": problem.exit_code}
+    except OSError as problem:
+        answer = {
+            "problem": f"cannot build the forwarder in {order.directory}: {problem.strerror or problem}",
+            "remedy": "see that it can be written, and that the host has room for temporary files and memory",
+            "code": HostError.exit_code,
+        }
     print(json.dumps(answer), flush=True)  # noqa: T201 - the protocol with the parent
     return 0 if "program" in answer else 1
 

@@ -225,14 +225,21 @@ class Forwarder:
 
     def _remove_other_versions(self) -> None:
         """Their links are ours by now, or lead nowhere; their tables are memory for nothing."""
-        for links in sorted(self._directory.parent.glob("*/links")):
-            version = links.parent
+        for version in sorted(self._directory.parent.glob("[0-9]*-*")):
             if version != self._directory:
-                for pin in links.iterdir():
-                    bpf.link_remove(pin)
-                for pin in (links, *(each for each in version.iterdir() if each != links), version):
+                for pin in version.glob("links/*"):
+                    # Whoever was ended while it took a link over has left it with two names, of which one is ours.
+                    pin.unlink() if self._is_adopted(pin) else bpf.link_remove(pin)
+                for pin in (*version.iterdir(), version):
                     pin.rmdir() if pin.is_dir() else pin.unlink()
                 self._log("info", "former_version_removed", {"directory": str(version)})
+
+    def _is_adopted(self, pin: Path) -> bool:
+        mine = self._directory / "links" / pin.name
+        if not mine.exists():
+            return False
+        with closing(bpf.obj_get(pin)) as link, closing(bpf.obj_get(mine)) as adopted:
+            return bpf.link_info(link).id == bpf.link_info(adopted).id
 
     def _attach(self, program: int, interface: str, index: int, mode: str) -> None:
         link = self._adopt(index)
