@@ -12,10 +12,10 @@
 
 /*
  * Slots to look at. A ring is exchanged under us at worst once between two reads of `select`; a server dies at once, while
- * the ring without it takes the writer some milliseconds; and one that is full stays in the ring.
+ * the ring without it takes the writer some milliseconds; and one that is full stays in the ring, be nearly all slots its own.
  */
 #if WITH_THRESHOLDS
-#define PICK_ATTEMPTS 16
+#define PICK_ATTEMPTS 128
 #else
 #define PICK_ATTEMPTS 8
 #endif

@@ -12,7 +12,7 @@ from haxlb.forwarding.reference_packet import Packet
 from haxlb.forwarding.ring import kind_of, recipe_of, slots_of
 from haxlb.forwarding.wanted import WantedService
 
-PICK_ATTEMPTS: Final = 16
+PICK_ATTEMPTS: Final = 128
 """Slots that a packet looks at, where servers may be full."""
 
 
