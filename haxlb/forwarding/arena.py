@@ -1,7 +1,7 @@
 """Which elements of `rings` are free.
 
-Nothing of it is kept anywhere but in the records of services: what a generation in force, or the one before it, names is
-in use. What is given back may be read by packets that are being handled, so it rests until they have been.
+Nothing of it is kept anywhere but in the records of services: what a generation in force, or the one before it, names
+is in use. What is given back may be read by packets that are being handled, so it rests until they have been.
 
 Extents are aligned to a power of two that is not smaller than they are. So those of equal size, which are most, fit
 where another of them was, and long ones find room beside short ones.

@@ -1,9 +1,9 @@
 """Endpoints of services: their indices, which are part of the keys of flows, and what packets are told of them.
 
-An endpoint that goes leaves its index behind under a key that no packet looks for, and finds it again. When no index is
-unused, the one that was given up longest ago goes to another endpoint, of another service if possible: there, an old flow is
-not taken for the new endpoint's, because its server is another service's. Within one service it would be, and so an
-index is only given away when no flow of its former time can be on record any more.
+An endpoint that goes leaves its index behind under a key that no packet looks for, and finds it again. When no index
+is unused, the one that was given up longest ago goes to another endpoint. Of another service it may be at once: an old
+flow is not taken for the new endpoint's, because its server is another service's. Within one service it would be, and
+so an index is only given away there when no flow of its former time can be on record any more.
 """
 
 from __future__ import annotations

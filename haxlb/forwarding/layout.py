@@ -57,7 +57,6 @@ LIFETIME_CLAIMED: Final = 1
 LIFETIME_NEW: Final = 60
 NEW_SURE: Final = 3
 CLOSING_SURE: Final = 2
-PICK_ATTEMPTS: Final = 8
 SWEEP_BUCKETS: Final = 16
 """Of one run of the sweep; every table holds a multiple."""
 
@@ -166,7 +165,7 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         return MapShape(name=name, kind=kind, key_size=key, value_size=value, entries=entries, mmapable=mmapable)
 
     return (
-        # Each index once, of an endpoint that is offered or withdrawn, and those that stand for all ports of an address.
+        # Each index once, of an endpoint that is offered or withdrawn, and those without ports.
         shape("endpoints", hashed, 8, 8, 2 * (sizes.frontends + 1)),
         shape("endpoints6", hashed, 20, 8, 2 * (sizes.frontends + 1)),
         shape("services", array, index, 128, services),

@@ -57,6 +57,8 @@ class GenerationFlag(IntFlag):
     LIST = 0x08
 
 
+_NO_FLAGS: Final = FrontendFlag(0)
+_A_RING: Final = GenerationFlag(0)
 COMPARES: Final = {
     Scheduler.LC: 1,
     Scheduler.WLC: 2,
@@ -127,7 +129,7 @@ class FrontendRecord:
 
     index: int
     service: int
-    flags: FrontendFlag = FrontendFlag(0)
+    flags: FrontendFlag = _NO_FLAGS
     retired: int = 0
     """Of an endpoint that is withdrawn: when, in units of RETIREMENT_S, modulo 65536 and never 0."""
 
@@ -163,7 +165,7 @@ class Generation:
     """Its first element in `rings`."""
     length: int = 0
     """Slots."""
-    flags: GenerationFlag = GenerationFlag(0)
+    flags: GenerationFlag = _A_RING
 
 
 def identity_of(name: str) -> bytes:

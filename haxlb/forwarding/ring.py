@@ -2,8 +2,8 @@
 
 A ring of a hash scheduler has a place for every server of the configuration that has a weight, whether it lives or not
 (the base). Each slot of a server that does not live has a stand-in, found by walking from slot to slot of the base in
-an order that hangs on the slot alone, until one is of a living server: weights count, and the death or return of a server
-changes its own slots and no other.
+an order that hangs on the slot alone, until one is of a living server: weights count, and the death or return of a
+server changes its own slots and no other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.node import Scheduler
 
-_WALK: Final = 16
+_WALK: Final = 6
+"""Steps; with half of the servers dead one of 64 slots is not served by then."""
 _ONE_SERVER_SLOTS: Final = RING_SLOTS_PER_ELEMENT
 _BYTE_INDICES: Final = 256
 
@@ -100,9 +101,9 @@ def ring_length(servers: int) -> int:
     """Slots of a hash scheduler's ring for so many servers.
 
     Rings of different lengths have little in common, so that a length that depends on the number of servers would move
-    nearly all flows where it changes. Only one server has a length of its own: when a second one comes, half of all moves
-    whatever is done. With fewer slots than these a server that is taken out moves too many of the others' (1.1 times its
-    own share is the limit that tests hold for up to twelve; with half as many it is more).
+    nearly all flows where it changes. Only one server has a length of its own: when a second one comes, half of all
+    moves whatever is done. With fewer slots than these a server that is taken out moves too many of the others': 1.1
+    times its own share is the limit that tests hold for up to twelve, with half as many slots it is more.
     """
     return RING_SLOTS if servers > 1 else _ONE_SERVER_SLOTS
 
@@ -112,6 +113,8 @@ def _with_stand_ins(base: array[int], recipe: Recipe) -> array[int]:
     ring = array("H", base)
     mask = len(base) - 1
     few: list[tuple[int, int, int]] | None = None
+    if sum(alive) == 1:
+        return array("H", [alive.index(1)]) * len(base)
     for slot, owner in enumerate(base):
         if alive[owner]:
             continue

@@ -22,7 +22,7 @@ from haxlb.forwarding.records import (
 )
 from haxlb.forwarding.ring import Recipe, elements_of, packed, recipe_of, slots_of
 from haxlb.forwarding.steps import Fill, write_at
-from haxlb.forwarding.transition import Change, exceptions_after, mark
+from haxlb.forwarding.transition import Change, exceptions_after, mark, resized
 from haxlb.forwarding.wanted import WantedService
 from haxlb.forwarding.writing import Writing
 from haxlb.model.errors import HostError
@@ -170,37 +170,42 @@ class Services:
             prepared = replace(record, generations=(generations[0], generations[1], generations[2]))
             if former != record.current:
                 writing.free_generation(index, record.current, now)
-        marked = 0
+        exceptions = False
         if stateless and not fresh:
             change = Change(length=len(slots), content=content, comparable=now.flags == recipe.flags)
-            marked = self._marked(index, record, change, former, was=was)
-        if marked:
-            if not record.select & SELECT_EXCEPTIONS:
-                writing.reuse(("exceptions", index, 0))
-            writing.prepared.append(mark(index, marked, len(slots)))
+            exceptions = self._except(index, record, change, former, was=was)
         elif record.select & SELECT_EXCEPTIONS:
             writing.free(("exceptions", index, 0))
-        # Without any server it is not known which slots there will be; that some flows are elsewhere is.
-        somewhere = not was or former is not None or record.select & SELECT_EXCEPTIONS
-        exceptions = marked or (stateless and not fresh and not slots and somewhere)
         kept = record.select & (SELECT_PEER | SELECT_PEER_KNOWN)
         flipped = replace(
             prepared,
             select=place
             | (FORMER_NONE if former is None else former) << SELECT_FORMER_SHIFT
             | kept
-            | SELECT_EXCEPTIONS * bool(exceptions),
+            | SELECT_EXCEPTIONS * exceptions,
             unrecorded=stateless,
             changed_s=self._now_s if former is not None else record.changed_s,
         )
         return prepared, flipped
 
-    def _marked(self, index: int, record: ServiceRecord, change: Change, former: int | None, *, was: bool) -> int:
+    def _except(self, index: int, record: ServiceRecord, change: Change, former: int | None, *, was: bool) -> bool:
+        """Mark the slots whose flows may be elsewhere; whether there are any."""
+        marked = record.select & SELECT_EXCEPTIONS
+        somewhere = not was or former is not None or bool(marked)
         if not change.length:
-            return 0
-        if was and not record.generation.length and former is None and not record.select & SELECT_EXCEPTIONS:
-            return 0  # it has had no server for so long that it has no flows either
-        return exceptions_after(self._ledger, index, record, change, unknown=not was)
+            # It is not known which slots there will be, when there is a server again.
+            return somewhere
+        if not record.generation.length and not somewhere:
+            return False  # it has had no server for so long that it has no flows either
+        bits = exceptions_after(self._ledger, index, record, change, unknown=not was)
+        if not bits:
+            return False
+        if not marked:
+            self._writing.reuse(("exceptions", index, 0))
+        # Until the flip the ring in force reads them, too, and it may be the longer one.
+        longest = max(change.length, record.generation.length)
+        self._writing.prepared.append(mark(index, resized(bits, change.length, longest), longest))
+        return True
 
     def _place(self, index: int, record: ServiceRecord, former: int | None) -> int:
         """Where the next generation goes: nobody looks there, and best of all nobody has lately."""

@@ -1,9 +1,10 @@
 """How a stateless service gets from one ring to the next without moving a flow.
 
-Its flows are on no record: the ring says where they are. So slots that a new ring moves are marked as exceptions before
-it comes into force. Packets of those look into the flow tables first; an unknown one that begins no flow is of the time
-of the former ring, goes where that says, and is recorded. When so much time has passed that every flow of then has sent a
-packet or is no more, the former ring is given up, and when no flow of the service is on record any more, the marks are.
+Its flows are on no record: the ring says where they are. So slots that a new ring moves are marked as exceptions
+before it comes into force. Packets of those look into the flow tables first; an unknown one that begins no flow is of
+the time of the former ring, goes where that says, and is recorded. When so much time has passed that every flow of then
+has sent a packet or is no more, the former ring is given up, and when no flow of the service is on record any more, the
+marks are.
 
 A second change meanwhile leaves the former ring what it is: in slots that were not marked the two agree, and in those
 that were, unknown flows are of the time before both; later ones are on record. docs/adr/0013-state-is-the-exception.md

@@ -81,7 +81,7 @@ def roomy(config: NodeConfig) -> Sizes:
         services=max(config.forwarding.max_services, needed.services),
         frontends=max(usual.frontends, 2 * needed.frontends),
         backends=max(usual.backends, 2 * needed.backends),
-        rings=max(usual.rings, GENERATIONS * needed.rings + elements_of(RING_SLOTS) * (GENERATIONS + 1)),
+        rings=max(usual.rings, (GENERATIONS + 1) * needed.rings),
     )
 
 

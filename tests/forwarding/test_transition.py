@@ -111,6 +111,23 @@ def test_a_second_change_keeps_the_former_ring_and_adds_marks() -> None:
     assert kernel.slots(kernel.record().generation) == oldest
 
 
+def test_marks_for_a_shorter_ring_leave_those_of_the_longer_one_until_the_flip() -> None:
+    kernel = Kernel()
+    kernel.apply(table(server(1), server(2), **MH))
+    kernel.apply(table(server(1, alive=False), server(2), **MH))
+    kernel.apply(table(server(1), server(2), **MH))
+    marked = set(kernel.exceptions())
+    assert len(marked) > RING_SLOTS // 3
+    for phase in kernel.phases(table(server(1), **MH)):
+        if phase.wait:
+            kernel.wait()
+        for step in phase.steps:
+            kernel.step(step)
+            if kernel.record().generation.length == RING_SLOTS:
+                assert marked <= set(kernel.exceptions())
+    assert kernel.record().generation.length < RING_SLOTS
+
+
 def test_the_former_ring_goes_after_a_lifetime_and_the_marks_with_the_last_flow() -> None:
     kernel = Kernel()
     kernel.apply(table(server(1), server(2), **MH))

@@ -505,6 +505,23 @@ def test_after_a_refused_attachment_the_tables_come_first_again() -> None:
     assert stage.answers[1:] == [("SwapProgram", "the program reads other tables (free memory)")]
 
 
+def test_a_change_of_a_stateless_service_is_ended_by_looking_once_a_second() -> None:
+    stage = running()
+    before = len(stage.forwarder.settled)
+    stage.go(10)
+    assert 9 <= len(stage.forwarder.settled) - before <= 11
+    assert stage.forwarder.settled[-1] == (stage.now_us // seconds(1), 900)
+
+
+def test_a_program_that_a_reload_needs_takes_over_before_the_tables_that_need_it() -> None:
+    stage = running()
+    config = NodeConfig(node="one", instances=(INSTANCE,), virtual_servers=(replace(PAIR, scheduler=Scheduler.MH),))
+    stage.checker.configure(config, "/bpf/other")
+    stage.go(0.1)
+    assert [each for each in stage.calls if each in ("apply", "attach")] == ["attach", "apply"]
+    assert stage.forwarder.attached[-1][0] == "/bpf/other"
+
+
 def test_a_swap_attaches_also_the_same_path_again() -> None:
     stage = running()
     for program in ("/bpf/next", "/bpf/next"):
