@@ -582,6 +582,13 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 	matter->now = jiffies();
 	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
 		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
+	/* The first packet of a flow needs this line as well: let the processor wait for both at once. */
+	if (begins(packet)) {
+		struct flow *half_open = half_open_bucket(matter->identity.hash, matter->wide);
+
+		if (half_open)
+			READ_ONCE(half_open->key);
+	}
 	look_for(matter, &record, 0);
 	if (record.flow) {
 		choice.index = FLOW_BACKEND(record.value);
