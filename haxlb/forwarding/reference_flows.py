@@ -113,6 +113,7 @@ def flow_key(endpoint: Endpoint, packet: Packet) -> FlowKey:
 
 def client_key(service: WantedService, endpoint: Endpoint, packet: Packet) -> ClientKey:
     """The bits of the client's address that persistence_granularity leaves."""
-    bits = service.persistence_mask if packet.source.version == 4 else service.persistence_prefix  # noqa: PLR2004 - the family
-    network = ip_network((packet.source, bits), strict=False)
-    return ClientKey(service=service.name, all_ports=not endpoint.port, network=ip_address(network.network_address))
+    ipv4 = packet.source.version == 4  # noqa: PLR2004 - the family
+    bits = service.persistence_mask if ipv4 else service.persistence_prefix
+    network = ip_address(ip_network((packet.source, bits), strict=False).network_address)
+    return ClientKey(service=service.name, all_ports=ipv4 and not endpoint.port, network=network)
