@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import compress
 from typing import Final
 
 from haxlb.forwarding.hashing import mix
@@ -30,6 +31,7 @@ _WALK: Final = 6
 """Steps; with half of the servers dead one of 64 slots is not served by then."""
 _ONE_SERVER_SLOTS: Final = RING_SLOTS_PER_ELEMENT
 _BYTE_INDICES: Final = 256
+_NOT: Final = b"\1" + bytes(255)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,8 @@ def _with_stand_ins(base: array[int], recipe: Recipe) -> array[int]:
     few: list[tuple[int, int, int]] | None = None
     if sum(alive) == 1:
         return array("H", [alive.index(1)]) * len(base)
-    for slot, owner in enumerate(base):
-        if alive[owner]:
-            continue
+    dead = bytes(map(alive.__getitem__, base)).translate(_NOT)
+    for slot in compress(range(len(base)), dead):
         for step in range(_WALK):
             stand_in = base[mix(slot, step) & mask]
             if alive[stand_in]:

@@ -12,7 +12,7 @@ import errno
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from haxlb.forwarding.transition import settle
 from haxlb.forwarding.wanted import Counters, Load, WantedTable, server_key
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
+from haxlb.linux.devices import Devices, Log
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maps import Maps
 from haxlb.linux.replies import forget_replies
@@ -51,9 +52,6 @@ _NO_NATIVE: Final = {
     errno.ENOSPC: "its peer has fewer queues than it has",
 }
 
-Log = Callable[[str, str, dict[str, str]], None]
-"""level, event, fields."""
-
 
 def _silent(level: str, event: str, fields: dict[str, str]) -> None:
     del level, event, fields
@@ -69,7 +67,7 @@ class Forwarder:
         self._maps = Maps.open(directory)
         self._views = {name: self._maps.view(name) for name in ("rings", "exceptions", "loads")}
         self._ledger: Ledger | None = None
-        self._plain_redirects: set[int] = set()
+        self._devices = Devices(self._maps, log)
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
@@ -85,7 +83,7 @@ class Forwarder:
         now_s = int(time.monotonic())
         self._carry_out(deaths(wanted, ledger))
         self._note_own_macs(int(pin.name) for pin in self._links())
-        self._note_devices(wanted)
+        self._devices.note(wanted)
         while True:
             planned = plan(wanted, ledger, now_s)
             self._carry_out(planned)
@@ -354,44 +352,6 @@ class Forwarder:
         # By index: a name may hold a dot (eth0.100), which bpffs does not take.
         return self._directory / "links" / str(index)
 
-    def _note_devices(self, wanted: WantedTable) -> None:
-        """Tell the program which interfaces next hops name: by the devmap it sends in batches."""
-        named = {
-            hop.interface_index
-            for service in wanted.services
-            for hop in (service.peer, *(server.next_hop for server in service.servers))
-            if hop is not None
-        }
-        fd = self._maps.fds["devices"]
-        present = {int.from_bytes(key, "little") for key in bpf.map_keys(fd, layout.INDEX.size)}
-        for index in sorted(present - named):
-            bpf.map_delete(fd, layout.INDEX.pack(index))
-        self._plain_redirects &= named
-        for index in sorted(named - present - self._plain_redirects):
-            try:
-                bpf.map_update(fd, layout.INDEX.pack(index), layout.INDEX.pack(index))
-            except BpfError as problem:
-                if not _says_no_devmap(problem):
-                    raise
-                self._plain_redirects.add(index)
-                self._say_plain(index, problem)
-
-    def _say_plain(self, index: int, problem: BpfError) -> None:
-        try:
-            interface = xdp.interface_name(index)
-        except (HostError, OSError):
-            interface = f"number {index}"
-        self._log(
-            "warning",
-            "no_batched_redirect",
-            {
-                "interface": interface,
-                "reason": os.strerror(problem.number),
-                "consequence": "servers behind it are reached frame by frame, or not at all in native mode",
-                "remedy": "an interface whose driver has ndo_xdp_xmit, or forwarding.mode generic",
-            },
-        )
-
     def _note_own_macs(self, indices: Iterable[int]) -> None:
         """Tell the program what frames on these interfaces must be addressed to, as far as it is not so already."""
         for index in indices:
@@ -402,10 +362,6 @@ class Forwarder:
                 continue  # the interface is gone, and its link with it
             if self._maps.read("interfaces", key) != mac:
                 self._maps.write("interfaces", key, mac)
-
-
-def _says_no_devmap(problem: BpfError) -> bool:
-    return problem.number in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV)
 
 
 def _program_name(identity: int) -> str:
