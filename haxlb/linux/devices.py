@@ -16,8 +16,9 @@ from haxlb.model.errors import HostError
 
 Log = Callable[[str, str, dict[str, str]], None]
 """level, event, fields."""
-_NO_XMIT: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENODEV)
-"""__dev_map_alloc_node of kernel/bpf/devmap.c: no such device, or its driver has no ndo_xdp_xmit."""
+_NOT_TAKEN: Final = (errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP)
+"""__dev_map_alloc_node of kernel/bpf/devmap.c: there is no such device. That a driver has no ndo_xdp_xmit is not seen
+here, but when a frame is sent."""
 
 
 class Devices:
@@ -45,7 +46,7 @@ class Devices:
             try:
                 bpf.map_update(fd, layout.INDEX.pack(index), layout.INDEX.pack(index))
             except BpfError as problem:
-                if problem.number not in _NO_XMIT:
+                if problem.number not in _NOT_TAKEN:
                     raise
                 self._plain_redirects.add(index)
                 self._say_plain(index, problem)
@@ -70,7 +71,7 @@ class Devices:
             {
                 "interface": interface,
                 "reason": os.strerror(problem.number),
-                "consequence": "servers behind it are reached frame by frame, or not at all in native mode",
-                "remedy": "an interface whose driver has ndo_xdp_xmit, or forwarding.mode generic",
+                "consequence": "servers behind it are not reached, or frame by frame",
+                "remedy": "see that the interface is there (`ip link`)",
             },
         )
