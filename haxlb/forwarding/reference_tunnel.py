@@ -62,6 +62,9 @@ def deliver(delivery: Delivery) -> Verdict:
     """TUN, as `Reference.deliveries` takes it: the outer identification is 0."""
     server, hop, datagram = delivery.server, delivery.hop, delivery.packet.datagram
     frame = datagram.link.frame
+    if datagram.transport > datagram.end:
+        # A later fragment whose length ends amid its headers; the padding behind it has been cut off by then.
+        return Verdict(action=Action.PASS, reason="malformed", frame=frame[: datagram.end])
     if hop.source is None:
         return Verdict(action=Action.DROP, reason="no_server", frame=frame)
     tunnel = Tunnel(
