@@ -24,13 +24,14 @@ def bench() -> None:
     help="of the service that it serves",
 )
 @click.option(
-    "--features", default="", metavar="A,B", help="compile these: `none`, or what the services need by default"
+    "--features", default="", metavar="A,B", help="compile these: `all`, `none`; by default what the service needs"
 )
 def pin(path: str, scheduler: str, features: str) -> None:
     """Pin a forwarder at PATH, in a bpffs, until interrupted.
 
     It serves 10.200.1.1:80, TCP and UDP, with ten servers, and is attached to nothing: for BPF_PROG_TEST_RUN. Frames
-    must be addressed to 02:00:00:00:00:aa and arrive on interface 1 (the loopback, which a test run takes).
+    must be addressed to 02:00:00:00:00:aa and arrive on interface 1 (the loopback, which a test run takes). There is
+    room for four million flows.
     """
     from pathlib import Path
 

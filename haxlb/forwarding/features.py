@@ -37,7 +37,9 @@ class Features:
 
     @classmethod
     def parse(cls, text: str) -> Features:
-        """From `text`. Raises ValueError."""
+        """From `text`, or `all`. Raises ValueError."""
+        if text == "all":
+            return cls()
         named = set() if text == "none" else set(text.split(","))
         known = {each.name for each in fields(cls)}
         if unknown := sorted(named - known):

@@ -40,11 +40,15 @@ def bpffs(tmp_path: Path) -> Iterator[Path]:
     unmount(tmp_path / "fs")
 
 
-@pytest.mark.parametrize("scheduler", ["rr", "wlc", "dh", "mh"])
-def test_a_pinned_specimen_forwards_and_goes_when_interrupted(bpffs: Path, tmp_path: Path, scheduler: str) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "words"), [("rr", ()), ("wlc", ()), ("dh", ()), ("mh", ()), ("mh", ("--features", "all"))]
+)
+def test_a_pinned_specimen_forwards_and_goes_when_interrupted(
+    bpffs: Path, tmp_path: Path, scheduler: str, words: tuple[str, ...]
+) -> None:
     pin = bpffs / "ours"
     process = subprocess.Popen(
-        [HAXLB, "bench", "pin", pin, "--scheduler", scheduler],
+        [HAXLB, "bench", "pin", pin, "--scheduler", scheduler, *words],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
