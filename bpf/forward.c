@@ -171,8 +171,11 @@ static __always_inline int to_peer(struct xdp_md *context, const struct packet *
 static __always_inline int to_server(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
 				     const struct choice *choice, enum reason reason, __u32 flows, int tagged)
 {
-	/* By any other method clients and servers may well be behind one router. */
-	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination) &&
+	/*
+	 * By any other method clients and servers may well be behind one router. And the other director may ask about what we
+	 * have placed there ourselves: as a plain frame it is that server's.
+	 */
+	if (same_mac(source_mac(packet), hop_of(choice->backend, choice->identity)->destination) && matter->standing != IN_DOUBT &&
 	    (!(WITH_TUNNEL || WITH_NAT) || choice->backend->method == METHOD_DR))
 		return pass(REASON_LOOP);
 	return forward_to(context, packet, matter->family, matter->offset, &matter->frontend, choice, reason, flows, matter->now,

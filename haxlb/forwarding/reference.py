@@ -271,9 +271,12 @@ class Reference:
         assert hop is not None
         if hop.local:
             return passed(packet.link.frame, "local")
-        # By any other method clients and servers may well be behind one router.
-        if server.method is ForwardingMethod.DR and comes_from(packet.link, hop):
-            return passed(packet.link.frame, "loop")
+        # By any other method clients and servers may well be behind one router. And what is asked about may have been
+        # placed on the director that asks.
+        link = packet.link
+        asked = link.standing is Standing.IN_DOUBT
+        if server.method is ForwardingMethod.DR and not asked and comes_from(link, hop):
+            return passed(link.frame, "loop")
         service = self._endpoints[endpoint]
         delivery = Delivery(
             packet=packet,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from haxlb.forwarding.wanted import WantedServer
 from haxlb.linux.specimen import OWN_MAC
 from haxlb.model.node import Scheduler
 from tests.bpf.books import expect_books
@@ -74,6 +75,16 @@ def test_a_question_about_a_flow_that_is_here_is_answered_by_the_server(plane: P
     plane.expect(tcp("A"))
     answer = plane.expect(in_doubt(tcp("PA", by=PEER_MAC)))
     assert (answer.reason, answer.frame[:6].hex(":")) == ("forwarded", mac(0x103))
+
+
+@pytest.mark.parametrize("here", [HERE, ELSEWHERE])
+def test_a_question_about_a_flow_that_the_asking_director_serves_goes_back_as_placed(
+    plane: Plane, here: WantedServer
+) -> None:
+    plane.apply(table(replace(here, weight=0), THERE, peer=PEER))
+    assert plane.expect(tcp()).frame[:6].hex(":") == PEER_MAC
+    answer = plane.expect(in_doubt(tcp("PA", by=PEER_MAC)))
+    assert (answer.reason, answer.frame) == ("forwarded", plane.peers(tcp("PA")))
 
 
 def test_no_packet_goes_on_for_ever(plane: Plane) -> None:
