@@ -223,6 +223,7 @@ class Counted:
     def __exit__(self, *_: object) -> None:
         said, _ = self._process.communicate(timeout=LIMIT_S)
         self.found = json.loads(said)
+        print(self.found)
 
 
 def flood(stage: Stage, director: Director) -> int:
@@ -343,6 +344,7 @@ def test_connections_and_packets_survive_whatever_happens(stage: Stage) -> None:
     last = crowd.all_talk()
     said.append(("powered off", last))
     assert {port for port, _ in last.of} <= {RR, WLC}
+    assert min(sum(each.open.values()) for _, each in said[:-1]) >= 2000
     report(said)
 
 
