@@ -109,8 +109,11 @@ class WantedService:
 
     @property
     def shared(self) -> bool:
-        """The two-box set-up: this host serves, and so may the other director."""
-        return self.peer is not None and any(each.next_hop is not None and each.next_hop.local for each in self.servers)
+        """The two-box set-up: a director is a server, this host or the other one."""
+        if self.peer is None:
+            return False
+        hops = [each.next_hop for each in self.servers if each.next_hop is not None]
+        return any(hop.local or hop.destination_mac == self.peer.destination_mac for hop in hops)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,14 @@ def test_questions_and_answers_are_never_plain(plane: Plane, scheduler: Schedule
     expect_books(plane)
 
 
+@pytest.mark.parametrize("one_of_us", [HERE, THERE])
+def test_one_director_that_serves_is_enough(plane: Plane, one_of_us: WantedServer) -> None:
+    """The other one would take a plain question for what was placed on it."""
+    plane.apply(table(one_of_us, ELSEWHERE, peer=PEER))
+    asked = plane.expect(tcp("A"))
+    assert (asked.reason, asked.frame) == ("asked_peer", in_doubt(plane.peers(tcp("A"))))
+
+
 def test_what_comes_back_goes_to_the_server_on_record(plane: Plane) -> None:
     plane.apply(table(replace(HERE, weight=0), ELSEWHERE, peer=PEER))
     for flags in ("S", "A", "FA"):
