@@ -157,7 +157,7 @@ VERDICTS: Final = struct.Struct(f"={len(REASONS)}Q")
 
 
 def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
-    """All maps of a forwarder of these sizes. Index 0 of services, frontends and backends stays unused: it means none."""
+    """All maps of a forwarder of these sizes. Index 0 of services, frontends and backends means none."""
     services = sizes.services + 1
     array, percpu, hashed, index = MapKind.ARRAY, MapKind.PERCPU_ARRAY, MapKind.HASH, INDEX.size
 
