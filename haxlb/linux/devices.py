@@ -16,9 +16,9 @@ from haxlb.model.errors import HostError
 
 Log = Callable[[str, str, dict[str, str]], None]
 """level, event, fields."""
-_NOT_TAKEN: Final = (errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP)
-"""__dev_map_alloc_node of kernel/bpf/devmap.c: there is no such device. That a driver has no ndo_xdp_xmit is not seen
-here, but when a frame is sent."""
+_NOT_TAKEN: Final = (errno.EINVAL, errno.ENODEV, errno.EOPNOTSUPP, errno.E2BIG)
+"""__dev_map_alloc_node of kernel/bpf/devmap.c: there is no such device; E2BIG: all places are taken. That a driver has
+no ndo_xdp_xmit is not seen here, but when a frame is sent."""
 
 
 class Devices:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.link_layers import carrier_of
+from haxlb.linux.maps import possible_cpus
 from haxlb.linux.teardown import tear_down
 from haxlb.model.errors import HostError
+from haxlb.model.node import Scheduler
 from tests.bpf.frames import tcp
-from tests.bpf.wire import Wire
+from tests.bpf.wire import Traffic, Wire
 from tests.forwarding.tables import server, table
 
 pytestmark = [pytest.mark.bpf, pytest.mark.netns]
@@ -93,11 +96,16 @@ class Site:
         return self.wire.attachment("near").program_id
 
     def forwards(self) -> bool:
-        """What is attached, without whatever is pinned."""
-        index = self.wire.index("near")
-        with closing(bpf.program_by_id(self.attached()) or os.open("/dev/null", os.O_RDONLY)) as program:
+        """What is attached, whatever is pinned."""
+        return self.verdict() == bpf.XDP_TX
+
+    def verdict(self) -> int:
+        index, attached = self.wire.index("near"), self.attached()
+        assert attached, "no program is attached"
+        with closing(bpf.program_by_id(attached)) as program:
+            assert program is not None
             run = self.wire.inside(lambda: bpf.prog_test_run(program, tcp(), interface_index=index))
-        return run.verdict == bpf.XDP_TX
+        return run.verdict
 
     def pins(self, kind: str) -> set[str]:
         return {pin.name.partition("-")[2] for pin in self.directory.glob(f"{kind}-*")}
@@ -227,3 +235,62 @@ def test_an_interface_that_comes_back_under_another_name(site: Site) -> None:
         assert site.wire.inside(forwarder.links) == ()
         (link,) = site.wire.inside(lambda: forwarder.attach(site.program, ("wan",), "native"))
         assert link.interface == "wan"
+
+
+def test_more_interfaces_than_can_be_sent_to_in_batches(site: Site) -> None:
+    """The others are sent to frame by frame, which is said."""
+    site.attach()
+    many = 260
+    for number in range(many):
+        site.wire.ip(f"link add m{number} link far type macvlan mode bridge")
+    ways = tuple(server(1 + each, interface_index=site.wire.index(f"m{each}")) for each in range(many))
+    with site.forwarder() as forwarder:
+        site.wire.inside(lambda: forwarder.apply(table(*ways)))
+    assert site.log.count("no_batched_redirect") == many - 256
+    assert site.verdict() == bpf.XDP_REDIRECT
+
+
+def test_reloads_that_need_other_programs_lose_no_packet(site: Site) -> None:
+    """A program that can do what both tables ask for comes before the new table, one for that alone after it."""
+    near = site.wire.index("near")
+    ways = tuple(server(number, interface_index=near) for number in (1, 2))
+    turns = [
+        (Scheduler.WLC, "stateful,list"),
+        (Scheduler.MH, "stateful,list,stateless,ipv6"),
+        (Scheduler.MH, "stateless"),
+        (Scheduler.RR, "stateless,stateful,shared,jumbo"),
+        (Scheduler.RR, "stateful"),
+    ]
+    site.attach()
+    traffic = Traffic(site.wire, tcp(), "02:00:00:00:00:aa")
+    moving = threading.Event()
+    moving.set()
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        while moving.is_set():
+            traffic.send(1000)
+            sent += 1000
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    programs, sent_at = set(), []
+    try:
+        for scheduler, features in turns:
+            built = asyncio.run(
+                compile_forwarder(site.directory, flow_buckets_log2=10, features=Features.parse(features))
+            )
+            site.attach(built)
+            with site.forwarder() as forwarder:
+                site.wire.inside(lambda: forwarder.apply(table(*ways, scheduler=scheduler)))  # noqa: B023 - at once
+            programs.add(site.attached())
+            sent_at.append(sent)
+    finally:
+        moving.clear()
+        sender.join()
+    try:
+        assert len(programs) == len(set(sent_at)) == len(turns)
+        assert traffic.came_back(possible_cpus()) == sent
+    finally:
+        traffic.close()
