@@ -586,7 +586,7 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
 		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
 	/* The first packet of a flow needs this line as well: let the processor wait for both at once. */
-	if (begins(packet)) {
+	if (!matter->wide && begins(packet)) {
 		struct flow *half_open = half_open_bucket(matter->identity.hash, matter->wide);
 
 		if (half_open)
