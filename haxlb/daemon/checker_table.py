@@ -52,18 +52,32 @@ def _service(pool: Pool, neighbours: Neighbours, peer: NextHop | None) -> Wanted
     virtual_server = pool.virtual_server
     bits = virtual_server.persistence_granularity
     ipv4 = virtual_server.endpoint.address.version == 4  # noqa: PLR2004 - the family
+    servers = _servers(pool, neighbours)
     return WantedService(
         name=virtual_server.name,
         endpoints=virtual_server.endpoints,
         scheduler=virtual_server.scheduler,
         hash_port=virtual_server.mh_port,
-        servers=_servers(pool, neighbours),
-        peer=peer,
+        servers=servers,
+        peer=_whom_to_ask(peer, servers),
         persistence_s=virtual_server.persistence_s,
         persistence_mask=bits if bits is not None and ipv4 else _IPV4_BITS,
         persistence_prefix=bits if bits is not None and not ipv4 else _IPV6_BITS,
         one_packet=virtual_server.one_packet,
     )
+
+
+def _whom_to_ask(peer: NextHop | None, servers: Iterable[WantedServer]) -> NextHop | None:
+    """The other director, but where this host is a server and that one is known by a link that leads to no server.
+
+    What it has placed here then comes from another MAC of it. Taken for a client's packet of an unknown flow it would
+    be a question, the answer the same packet again, and so on without an end.
+    """
+    ways = [each.next_hop for each in servers if each.next_hop is not None]
+    links = {(way.interface_index, way.vlan) for way in ways if not way.local}
+    if peer is None or not any(way.local for way in ways) or not links:
+        return peer
+    return peer if (peer.interface_index, peer.vlan) in links else None
 
 
 def _servers(pool: Pool, neighbours: Neighbours) -> tuple[WantedServer, ...]:

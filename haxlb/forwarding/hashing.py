@@ -1,4 +1,4 @@
-"""The forwarder's hashes (`mix`, `ring_hash`, `identify` of bpf/): directors of one configuration choose the same slot."""
+"""The forwarder's hashes (`mix`, `ring_hash`, `identify` of bpf/): directors alike choose the same slot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def address_hash(address: IPAddress) -> int:
 
 
 def ring_hash(address: IPAddress, port: int | None) -> int:
-    """Hash of a packet for sh, mh (of its source) and dh (of its destination); `port` None: the address alone counts."""
+    """Hash of a packet for sh, mh (of its source) and dh (of its destination); `port` None: the address alone."""
     wire_port = 0 if port is None else _wire_port(port)
     if isinstance(address, IPv4Address):
         return mix(int.from_bytes(address.packed, "little"), wire_port)

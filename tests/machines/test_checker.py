@@ -270,6 +270,22 @@ def test_a_peer_behind_a_router_or_that_is_this_host_is_no_peer() -> None:
     assert stage.table.services[0].peer == hop(14)
 
 
+def test_a_director_that_is_a_server_asks_only_by_a_link_that_leads_to_servers() -> None:
+    """On another link the other director has another MAC than what it places here comes from."""
+    stage = running(virtual_server(server(21), server(22)))
+    stage.checker.peers_known("eth1", [address(12)])
+    stage.checker.on_neighbour(address(12), replace(hop(12), interface_index=3), "")
+    stage.resolve(22)
+    stage.go()
+    assert stage.table.services[0].peer == replace(hop(12), interface_index=3)
+    stage.checker.on_neighbour(address(21), HERE, "")
+    stage.go()
+    assert stage.table.services[0].peer is None
+    stage.resolve(12)
+    stage.go()
+    assert stage.table.services[0].peer == hop(12)
+
+
 def test_a_link_local_peer_is_followed_on_the_interface_where_it_was_heard() -> None:
     stage = running()
     heard, configured = ip_address("fe80::12"), ip_address("2001:db8::12")
