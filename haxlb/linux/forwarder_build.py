@@ -75,7 +75,8 @@ async def compile_forwarder(
         said, complaints = await communicate(process, None, _TIMEOUT_S)
     except TimeoutError as problem:
         raise HostError(
-            f"building the forwarder took more than {_TIMEOUT_S:.0f} s", remedy="give the machine some rest and restart"
+            f"building the forwarder took more than {_TIMEOUT_S:.0f} s",
+            remedy="give the machine some rest and try again",
         ) from problem
     refuse_killed(process.returncode, "building the forwarder")
     return _program(said, complaints, process.returncode)
@@ -89,7 +90,8 @@ def _program(said: bytes, complaints: bytes, code: int | None) -> str:
     try:
         answer: dict[str, Any] = json.loads(said)
     except ValueError as problem:
-        last = " | ".join(complaints.decode(errors="replace").strip().splitlines()[-_ERROR_LINES:])
+        lines = complaints.decode(errors="replace").strip().splitlines()
+        last = " | ".join(line.strip() for line in lines[-_ERROR_LINES:])
         raise HostError(
             f"building the forwarder ended with {code}: {last or 'no word'}",
             remedy=f"apt install python3-bpfcc linux-libc-dev, and see that {PYTHON} is Debian's",

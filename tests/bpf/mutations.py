@@ -124,7 +124,10 @@ class Mutations:
         service = chance.choice(self._services if chance.random() < 0.5 else self._services[-NAT_SERVICES:])
         endpoint = service.endpoints[0]
         vip, version = endpoint.address, endpoint.address.version
-        client = chance.choice(CLIENTS[version])
+        server = chance.choice(service.servers)
+        # Now and then the service itself, one of its servers, or this host.
+        odd = tuple(each for each in (vip, server.address, DIRECTOR[version]) if each.version == version)
+        client = chance.choice(CLIENTS[version] * 10 + odd)
         here, there = chance.choice((40000, 40001, 1024)), endpoint.port or chance.choice((443, 8443))
         protocol = endpoint.protocol
         kind = {
@@ -134,7 +137,6 @@ class Mutations:
         }[protocol]
         data = bytes(chance.choice((0, 1, 7, 64, 1400, 1432, 1460)))
         sort = chance.choice(("packet",) * 4 + ("answer", "error", "error", "pieces", "pieces", "other"))
-        server = chance.choice(service.servers)
         nat = server.method is ForwardingMethod.NAT
         if sort == "answer" and nat:
             payload = segment(protocol, server.port or there, here, kind, data)
