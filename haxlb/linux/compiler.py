@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
+import signal
 import sys
 import sysconfig
 import tempfile
@@ -36,6 +38,7 @@ _SWEEP: Final = "sweep"
 _SOURCES: Final = ("forward.c", "sweep.c")
 _HEADERS: Final = Path("/usr/include")
 _ERROR_LINES: Final = 4
+_PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +222,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--frags", action="store_true")
     parser.add_argument("--name", default="haxlb")
     asked = parser.parse_args(argv)
+    # One that outlived a daemon that was killed would pin its program beside that of the next one, and remove that.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     order = Order(
         directory=asked.directory,
         sizes=Sizes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,21 @@ def test_a_reload_whose_program_cannot_be_built(
     beginning.write_text(whole)
     assert one.cli("reload").returncode == 0
     assert program(one) not in (0, before)
+
+
+def test_a_build_goes_with_the_daemon_that_was_killed(one: Director, tmp_path: Path) -> None:
+    """It would pin its program beside that of the next daemon."""
+    beginning = with_own_bcc(one, tmp_path)
+    begun = tmp_path / "begun"
+    beginning.write_text(
+        f"{beginning.read_text()}\nimport pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(600)\n"
+    )
+    one.config.write_text(one.config.read_text().replace(*OTHER_SCHEDULER))
+    assert one.process is not None
+    one.process.send_signal(signal.SIGHUP)
+    eventually(begun.exists, "the build has begun")
+    one.process.kill()
+    eventually(lambda: not one.host.pids(), "no process is left")
 
 
 def test_two_of_a_host_on_one_interface(site: Site, one: Director, tmp_path: Path) -> None:
