@@ -180,3 +180,31 @@ def test_an_interface_that_goes_away_and_comes_back(site: Site) -> None:
     assert program(one, "x0") == before
     assert carries_xdp(one)
     assert one.role() is Role.MASTER
+
+
+def test_an_upgrade_whose_tables_are_others(one: Director) -> None:
+    """What the version before has left goes on until the new tables are full; then nothing of it is left."""
+    one.start().becomes(Role.MASTER)
+    before = program(one)
+    assert one.stop() == 0
+    bpffs = one.runtime_dir / "bpf"
+    (now,) = (each for each in bpffs.iterdir() if each.is_dir())
+    former = bpffs / "1-0000abcd"
+    (former / "links").mkdir(parents=True)
+    for pin in (each for each in (*now.glob("links/*"), *now.iterdir()) if not each.is_dir()):
+        pin.rename(former / pin.relative_to(now))
+    assert program(one) == before
+    one.start().becomes(Role.MASTER)
+    eventually(lambda: program(one) not in (0, before), "the new one is attached")
+    eventually(lambda: not former.exists(), "the former tables are gone")
+    assert problem(one) == ""
+    assert "former_version_removed" in one.events()
+
+
+def test_without_the_headers_of_linux(one: Director, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    script = 'mount --bind "$1" /usr/include/linux && shift && exec "$@"'
+    refused = one.refused("unshare", "--mount", "sh", "-c", script, "sh", str(empty))
+    assert refused.returncode == 71
+    assert refused.stderr.splitlines()[-1] == ("haxlb: there are no C headers of Linux (apt install linux-libc-dev)")
