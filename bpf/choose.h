@@ -100,7 +100,7 @@ static __always_inline int has_too_many(const struct choice *choice, struct load
 
 	if (!upper)
 		return 0;
-	flows = (__u64)READ_ONCE(load->active) + READ_ONCE(load->inactive);
+	flows = not_negative(READ_ONCE(load->active) + READ_ONCE(load->inactive));
 	was = READ_ONCE(load->overloaded);
 	/* Without a branch: see flow_score. */
 	OPAQUE(upper);
@@ -182,7 +182,7 @@ static __always_inline int measure_of(__u8 scheduler, struct measure *measure)
 static __always_inline void cost_of(const struct measure *measure, const struct backend *backend, const struct load *load,
 				    __u64 *cost, __u64 *of)
 {
-	__u64 active = READ_ONCE(load->active), weight = weight_of(backend);
+	__u64 active = not_negative(READ_ONCE(load->active)), weight = weight_of(backend);
 	__u64 idle, useless;
 
 	OPAQUE(active);
@@ -191,7 +191,7 @@ static __always_inline void cost_of(const struct measure *measure, const struct 
 	useless = -((weight - 1) >> 63 | (measure->overflows & (weight - active) >> 63));
 	OPAQUE(idle);
 	OPAQUE(useless);
-	*cost = active * measure->active + READ_ONCE(load->inactive) * measure->inactive + measure->one -
+	*cost = active * measure->active + not_negative(READ_ONCE(load->inactive)) * measure->inactive + measure->one -
 		weight * measure->weight;
 	*cost &= ~idle;
 	*cost |= useless;

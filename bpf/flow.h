@@ -250,6 +250,15 @@ static __always_inline void add(__u32 *counter, int change)
 	__sync_fetch_and_add(counter, (__u32)change);
 }
 
+/* A counter that a sweep has yet to correct may be below zero. */
+static __always_inline __u64 not_negative(__u32 counter)
+{
+	__u64 sign = counter >> 31;
+
+	OPAQUE(sign);
+	return counter & (sign - 1);
+}
+
 /*
  * Count a flow in or out (`change` 1 or -1) of its server's load. As in IPVS (tcp_state_active_table of ip_vs_proto_tcp.c)
  * a half-open connection is active, a closing one is not. A flow of an earlier server of that index was counted there.
@@ -278,11 +287,19 @@ static __always_inline void account_change(__u64 from, __u64 to)
 	account(to, 1);
 }
 
-/* Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. */
+/*
+ * Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. The stamp alone is
+ * written without a race, which would wait for a cache line that is not at hand: of a way that has become another flow's or
+ * empty meanwhile it says nothing wrong.
+ */
 static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 state, __u32 now)
 {
 	__u64 touched = FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now);
 
+	if (state == FLOW_STATE(value)) {
+		WRITE_ONCE(((__u32 *)&flow->value)[1], now);
+		return;
+	}
 	if (__sync_val_compare_and_swap(&flow->value, value, touched) == value)
 		account_change(value, touched);
 }
@@ -361,7 +378,10 @@ static __always_inline void flow_settle(struct flow *half_open, __u64 value, __u
 			account_change(value, settled);
 		return;
 	}
-	WRITE_ONCE(flow->value, settled);
+	/* A CPU that was halted for a second here has lost its claim. */
+	if (__sync_val_compare_and_swap(&flow->value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now), settled) !=
+	    FLOW_VALUE(0, 0, FLOW_CLAIMED, now))
+		return;
 	if (__sync_val_compare_and_swap(&half_open->value, value, (__u64)0) == value) {
 		account_change(value, settled);
 		return;

@@ -291,7 +291,7 @@ static __always_inline void remember_client(struct service *service, const struc
 	}
 	template = flow_claim(bucket, &client, matter->now, matter->wide);
 	if (template)
-		WRITE_ONCE(template->value, recorded);
+		__sync_val_compare_and_swap(&template->value, FLOW_VALUE(0, 0, FLOW_CLAIMED, matter->now), recorded);
 }
 
 /* A flow of a persistent service that goes on keeps its client's server, too. */

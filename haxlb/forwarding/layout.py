@@ -98,6 +98,10 @@ class MapKind(IntEnum):
     DEVMAP_HASH = 25
 
 
+_MOST_HALF_OPEN_BUCKETS: Final = 1 << 14
+"""65,536 flows, and 1 MiB of the narrow ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """How much the tables hold."""
@@ -120,8 +124,8 @@ class Sizes:
 
     @property
     def half_open_buckets(self) -> int:
-        """The same of flows of one packet."""
-        return max(self.flow_buckets // 8, 64)
+        """The same of flows of one packet: so few that a flood stays in the CPU's caches."""
+        return min(max(self.flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
 
     @property
     def wide_flow_buckets(self) -> int:
@@ -131,7 +135,7 @@ class Sizes:
     @property
     def wide_half_open_buckets(self) -> int:
         """The same of those of one packet."""
-        return max(self.wide_flow_buckets // 8, 64)
+        return min(max(self.wide_flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
