@@ -272,8 +272,8 @@ def count(vip: str, ports: list[int]) -> None:
         nonlocal begun
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         made.connect((vip, next(port_of)))
-        # A quarter of them are there for as long as it takes.
-        flows[made.fileno()] = (made, PACKETS_OF_A_FLOW if begun % 4 else 1 << 30)
+        # A quarter of the first ones is there for as long as it takes; the others make room for new ones.
+        flows[made.fileno()] = (made, PACKETS_OF_A_FLOW if begun >= FLOWS or begun % 4 else 1 << 30)
         begun += 1
         poll.register(made, select.EPOLLIN)
         return made.fileno()
