@@ -352,8 +352,8 @@ class BackendRecord:
     def unpack(cls, raw: bytes) -> Self:
         """Record of a value of `backends`."""
         (
-            state, incarnation, service, weight, method, family, retired, upper, lower, vlan0, vlan1, hop0, hop1, address,
-            source, port, mtu, tunnel, flags, tunnel_port,
+            state, incarnation, service, weight, method, family, retired, upper, lower, vlan0, vlan1, hop0, hop1,
+            address, source, port, mtu, tunnel, flags, tunnel_port,
         ) = _BACKEND.unpack(raw)  # fmt: skip
         octets = 4 if family == 4 else 16  # noqa: PLR2004 - the family
         # The source is of the outer header, which need not be of the server's family.

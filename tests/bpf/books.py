@@ -50,7 +50,7 @@ def expect_books(plane: Plane) -> None:
         for entry in entries(plane, name):
             if entry.state is FlowState.TEMPLATE:
                 # Of a service: its number is where a flow has that of its endpoint.
-                wide = name.startswith("wide") and entry.source.version == 4  # noqa: PLR2004 - the family
+                wide = name.startswith("wide") and entry.source.version == 4
                 templates[ledger.services[entry.frontend].identity, wide, entry.source] = keys[entry.backend]
                 continue
             key = (endpoints.get(entry.frontend), entry.source, entry.source_port, entry.destination_port)

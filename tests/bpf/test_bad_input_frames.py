@@ -17,7 +17,7 @@ import pytest
 
 from haxlb.forwarding import layout
 from haxlb.forwarding.layout import pack_mac
-from haxlb.forwarding.reference import Verdict
+from haxlb.forwarding.reference import Action, Verdict
 from haxlb.forwarding.reference_related import RelatedReference
 from haxlb.forwarding.reference_tunnel import deliver
 from haxlb.linux import bpf
@@ -85,7 +85,7 @@ def test_any_frame_as_the_oracle_says(whole: Specimen) -> None:
         # Of errors there are so many in a second, which the oracle does not count.
         if answer.reason != "too_big":
             assert answer.action == told.action, which
-            if answer.frame[:6] not in TUNNELLED:
+            if answer.action is not Action.DROP and answer.frame[:6] not in TUNNELLED:
                 assert answer.frame == told.frame, which
         seen[answer.reason] += 1
     assert set(seen) >= REASONS
@@ -101,8 +101,9 @@ def test_any_frame_through_every_part(whole: Specimen) -> None:
         which = f"frame {number}: {frame.hex()}"
         assert run.verdict in ACTIONS, which
         assert len(run.frame) <= len(frame) + LONGER_BY, which
-        if run.verdict in (bpf.XDP_DROP, bpf.XDP_PASS) and not ASKS.intersection(ethertypes(frame)):
-            assert run.frame == frame, which
+        if run.verdict == bpf.XDP_PASS and not ASKS.intersection(ethertypes(frame)):
+            # A tunnel cuts off padding before it sees that a later fragment ends amid its headers.
+            assert frame.startswith(run.frame), which
     now = plane.verdicts()
     assert sum(now.values()) - sum(before.values()) == FRAMES
     assert {name for name in now if now[name] > before[name]} >= REASONS | {"reply", "hop_limit"}

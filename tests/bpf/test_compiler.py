@@ -118,7 +118,9 @@ def test_a_larger_table_is_kept(directory: Path) -> None:
         assert (maps.sizes.services, maps.sizes.flow_buckets_log2) == (80, 12)
 
 
-@pytest.mark.parametrize("larger", [{"services": 65}, {"frontends": 257}, {"backends": 5000}, {"rings": 9000}, {"flow_buckets_log2": 17}])
+@pytest.mark.parametrize(
+    "larger", [{"services": 65}, {"frontends": 257}, {"backends": 5000}, {"rings": 9000}, {"flow_buckets_log2": 17}]
+)
 def test_a_smaller_table_is_said_with_its_remedy(directory: Path, larger: dict[str, int]) -> None:
     build(directory)
     with pytest.raises(HostError, match=r"holds .* the configuration needs") as caught:
