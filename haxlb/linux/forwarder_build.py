@@ -19,7 +19,8 @@ from haxlb.model.errors import HostError, NotPermitted
 PYTHON: Final = "/usr/bin/python3"
 """The one whose bcc Debian's python3-bpfcc is; a virtual environment's does not see it."""
 
-_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 180.0
+"""A build of everything is ten seconds of a CPU, which a host that is busy may give it late."""
 _ERROR_LINES: Final = 3
 
 
