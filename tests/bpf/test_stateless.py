@@ -18,7 +18,8 @@ from tests.forwarding.tables import DNS, PEER, mac, server, table
 
 pytestmark = pytest.mark.bpf
 
-FLOWS = 400
+FLOWS = 160
+"""So few that no five of those on record, half-open all, meet in one of 512 buckets."""
 SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
 SERVERS = [server(number) for number in range(1, 5)]
 HASHING = [each for each in Scheduler if each.hashes and each is not Scheduler.DH]
@@ -29,8 +30,8 @@ def serve(plane: Plane, servers: Sequence[WantedServer], **options: object) -> N
     plane.apply(table(*servers, **{"scheduler": Scheduler.MH, **options}))
 
 
-def places(plane: Plane) -> list[str]:
-    return [plane.expect(ACK.of(*client(number))).frame[:6].hex(":") for number in range(FLOWS)]
+def places(plane: Plane, count: int = FLOWS) -> list[str]:
+    return [plane.expect(ACK.of(*client(number))).frame[:6].hex(":") for number in range(count)]
 
 
 def reasons(plane: Plane, stamp: Stamp, first: int = 0) -> set[str]:
@@ -158,10 +159,12 @@ def test_a_ring_that_says_it_all_asks_no_peer(plane: Plane) -> None:
 
 @pytest.mark.parametrize(("first", "then"), [(Scheduler.MH, Scheduler.RR), (Scheduler.RR, Scheduler.MH)])
 def test_another_scheduler_moves_no_flow(plane: Plane, first: Scheduler, then: Scheduler) -> None:
+    # Here all are on record.
+    count = 50
     serve(plane, SERVERS, scheduler=first)
-    for number in range(FLOWS):
+    for number in range(count):
         plane.expect(SYN.of(*client(number)))
-    before = places(plane)
+    before = places(plane, count)
     serve(plane, SERVERS, scheduler=then)
-    assert places(plane) == before
+    assert places(plane, count) == before
     expect_books(plane)
