@@ -98,8 +98,8 @@ class MapKind(IntEnum):
     DEVMAP_HASH = 25
 
 
-_MOST_HALF_OPEN_BUCKETS: Final = 1 << 14
-"""65,536 flows, and 1 MiB of the narrow ones."""
+_MOST_HALF_OPEN_BUCKETS: Final = 1 << 16
+"""262,144 flows, and 4 MiB of the narrow ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
