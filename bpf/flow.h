@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The flow table: buckets of four flows, one cache line each, shared by all CPUs because nothing keeps the packets of
- * a flow on one of them (veth, RPS).
+ * The flow tables: buckets of four flows, shared by all CPUs because nothing keeps the packets of a flow on one of them
+ * (veth, RPS). There is one for flows, and one for those of which a single packet was seen: a flood fills that one only.
+ * Of both there is a wide form for IPv6 and for endpoints of all ports.
  *
  * There is no lock. A value changes by compare-and-swap only; a new key is written between a claim and the final
  * value, so that no packet takes the server of one flow for another's. docs/adr/0004-one-flow-table.md
@@ -11,15 +12,13 @@
 
 #include "maps.h"
 #include "parse.h"
+#include "replies.h"
 
 #define SECONDS(n) ((__u32)(n) * TICKS_PER_SECOND)
 #define CLOSING_SURE 2 /* seconds for which a closing flow without a packet is not in doubt */
+#define NEW_SURE 3     /* seconds for which a flow of one packet keeps its place: a handshake has ended by then */
 #define READ_ONCE(place) (*(volatile __typeof__(place) *)&(place))
 #define WRITE_ONCE(place, content) (*(volatile __typeof__(place) *)&(place) = (content))
-
-/* A way that must not be taken scores 0; an expired one more than any that has not expired. */
-#define SCORE_EXPIRED 0x80000000u
-#define SCORE_EMPTY 0xffffffffu
 
 static __always_inline __u32 mix(__u32 a, __u32 b)
 {
@@ -30,51 +29,171 @@ static __always_inline __u32 mix(__u32 a, __u32 b)
 	return hash >> 32;
 }
 
+/* Of an IPv6 address. */
+static __always_inline __u32 mix_address(__u32 seed, const __u64 *address)
+{
+	__u32 hash = mix((__u32)address[0] ^ seed, address[0] >> 32);
+
+	return mix((__u32)address[1] ^ hash, address[1] >> 32);
+}
+
 static __always_inline __u32 jiffies(void)
 {
 	return bpf_jiffies64();
 }
 
+/* What a flow is found by. `wide` is known when this is compiled. */
+struct identity {
+	__u64 key;
+	__u64 rest[2];
+	__u32 hash;
+};
+
+static __always_inline void identify(struct identity *identity, const struct packet *packet, __u16 frontend, int any_port,
+				     int wide)
+{
+	if (!wide) {
+		identity->key = FLOW_KEY(packet->source, packet->source_port, frontend);
+		identity->hash = mix((__u32)identity->key ^ FLOW_SEED, identity->key >> 32);
+		return;
+	}
+	identity->key = WIDE_KEY(any_port ? packet->destination_port : 0, packet->source_port, frontend);
+	identity->rest[0] = packet->address[0];
+	identity->rest[1] = packet->address[1];
+	identity->hash = mix((__u32)identity->key ^ mix_address(FLOW_SEED, identity->rest), identity->key >> 32);
+}
+
+/*
+ * The frontend in the key of a flow. A client's template has the key of its port 0: its flows from there are those of frontend 0,
+ * which is none, whatever they go to. Without a branch, see flow_score.
+ */
+static __always_inline __u16 recorded_at(const struct packet *packet, const struct frontend *frontend)
+{
+#if WITH_PERSISTENCE
+	__u32 taken = ((__u32)packet->source_port - 1) >> 31;
+
+	OPAQUE(taken);
+	return frontend->index & (taken - 1);
+#else
+	return frontend->index;
+#endif
+}
+
+static __always_inline void *flow_bucket(__u32 hash, int wide)
+{
+	if (wide)
+		return element(MAP(wide_flows), hash & (WIDE_FLOW_BUCKETS - 1));
+	return element(MAP(flows), hash & (FLOW_BUCKETS - 1));
+}
+
+static __always_inline void *half_open_bucket(__u32 hash, int wide)
+{
+	if (wide)
+		return element(MAP(wide_half_open), hash & (WIDE_HALF_OPEN_BUCKETS - 1));
+	return element(MAP(half_open), hash & (HALF_OPEN_BUCKETS - 1));
+}
+
+static __always_inline struct flow *way_of(void *bucket, int way, int wide)
+{
+	if (wide)
+		return &((struct wide_bucket *)bucket)->ways[way].flow;
+	return &((struct bucket *)bucket)->ways[way];
+}
+
+static __always_inline int is_of(struct flow *flow, const struct identity *identity, int wide)
+{
+	if (READ_ONCE(flow->key) != identity->key)
+		return 0;
+	if (!wide)
+		return 1;
+	return READ_ONCE(((struct wide_flow *)flow)->rest[0]) == identity->rest[0] &&
+	       READ_ONCE(((struct wide_flow *)flow)->rest[1]) == identity->rest[1];
+}
+
+/* 0 where the way has this key. */
+static __always_inline __u64 difference_of(struct flow *flow, const struct identity *identity, int wide)
+{
+	__u64 difference = READ_ONCE(flow->key) ^ identity->key;
+
+	if (wide)
+		difference |= (READ_ONCE(((struct wide_flow *)flow)->rest[0]) ^ identity->rest[0]) |
+			      (READ_ONCE(((struct wide_flow *)flow)->rest[1]) ^ identity->rest[1]);
+	return difference;
+}
+
+/*
+ * The same way, by a calculation that the verifier does not follow: else it would verify all that comes after four times,
+ * once for each.
+ */
+static __always_inline __u8 number_of(void *bucket, struct flow *flow, int wide)
+{
+	OPAQUE(flow);
+	return (__u64)((void *)flow - bucket) / (wide ? sizeof(struct wide_flow) : sizeof(struct flow));
+}
+
+static __always_inline struct flow *numbered(void *bucket, __u8 way, int wide)
+{
+	return bucket + (__u32)(way & (FLOW_WAYS - 1)) * (wide ? sizeof(struct wide_flow) : sizeof(struct flow));
+}
+
+static __always_inline struct flow *some_way(void *bucket, struct flow *flow, int wide)
+{
+	return numbered(bucket, number_of(bucket, flow, wide), wide);
+}
+
+static __always_inline struct flow *flow_find(void *bucket, const struct identity *identity, int wide)
+{
+	if (is_of(way_of(bucket, 0, wide), identity, wide))
+		return way_of(bucket, 0, wide);
+	if (is_of(way_of(bucket, 1, wide), identity, wide))
+		return way_of(bucket, 1, wide);
+	if (is_of(way_of(bucket, 2, wide), identity, wide))
+		return way_of(bucket, 2, wide);
+	if (is_of(way_of(bucket, 3, wide), identity, wide))
+		return way_of(bucket, 3, wide);
+	return NULL;
+}
+
+/*
+ * Eight numbers of 16 bits in two words, by state. The verifier follows every branch of a program: a switch for each of four
+ * ways would be hundreds of paths.
+ */
+#define BY_STATE(state, claimed, new, established, closing, udp_new, udp, template)                                            \
+	by_state(state, (__u64)(claimed) << 16 | (__u64)(new) << 32 | (__u64)(established) << 48,                              \
+		 (__u64)(closing) | (__u64)(udp_new) << 16 | (__u64)(udp) << 32 | (__u64)(template) << 48)
+
+static __always_inline __u32 by_state(__u8 state, __u64 low, __u64 high)
+{
+	__u64 upper = -(__u64)(state >> 2 & 1);
+
+	OPAQUE(upper);
+	return (low ^ ((low ^ high) & upper)) >> (state & 3) * 16 & 0xffff;
+}
+
+/* Ticks without a packet after which a flow is no more. Only its service knows how long a template lasts: long enough. */
 static __always_inline __u32 lifetime(__u8 state)
 {
-	switch (state) {
-	case FLOW_CLAIMED:
-		return SECONDS(LIFETIME_CLAIMED);
-	case FLOW_TCP_NEW:
-		return SECONDS(LIFETIME_TCP_NEW);
-	case FLOW_TCP_ESTABLISHED:
-		return SECONDS(LIFETIME_TCP_ESTABLISHED);
-	case FLOW_TCP_CLOSING:
-		return SECONDS(LIFETIME_TCP_CLOSING);
-	default:
-		return SECONDS(LIFETIME_UDP);
-	}
+	return SECONDS(BY_STATE(state, LIFETIME_CLAIMED, LIFETIME_NEW, LIFETIME_TCP_ESTABLISHED, LIFETIME_CLOSING, LIFETIME_UDP,
+				LIFETIME_UDP, LIFETIME_TEMPLATE));
+}
+
+/* Ticks without a packet after which it makes room: a flow of one packet when a handshake has ended, a closing one at once. */
+static __always_inline __u32 makes_room_after(__u8 state)
+{
+	return SECONDS(BY_STATE(state, LIFETIME_CLAIMED, NEW_SURE, LIFETIME_TCP_ESTABLISHED, 0, NEW_SURE, LIFETIME_UDP,
+				LIFETIME_TEMPLATE));
 }
 
 /* Ticks without a packet. Another CPU may have read the clock after us and stamped the flow before we look: that is 0. */
 static __always_inline __u32 age_of(__u64 value, __u32 now)
 {
 	__u32 age = now - FLOW_STAMP(value);
+	__u64 ahead = age;
 
-	return age > (__u32)-SECONDS(1) ? 0 : age;
-}
-
-static __always_inline struct bucket *bucket_of(__u64 key)
-{
-	return element(MAP(flows), mix((__u32)key ^ FLOW_SEED, key >> 32) & (FLOW_BUCKETS - 1));
-}
-
-static __always_inline struct flow *flow_find(struct bucket *bucket, __u64 key)
-{
-	if (READ_ONCE(bucket->ways[0].key) == key)
-		return &bucket->ways[0];
-	if (READ_ONCE(bucket->ways[1].key) == key)
-		return &bucket->ways[1];
-	if (READ_ONCE(bucket->ways[2].key) == key)
-		return &bucket->ways[2];
-	if (READ_ONCE(bucket->ways[3].key) == key)
-		return &bucket->ways[3];
-	return NULL;
+	OPAQUE(ahead);
+	ahead = ((__u64)(__u32)-SECONDS(1) - ahead) >> 63;
+	OPAQUE(ahead);
+	return age & (ahead - 1);
 }
 
 /*
@@ -86,7 +205,7 @@ static __always_inline int flow_goes_on(const struct packet *packet, __u64 value
 {
 	__u8 state = FLOW_STATE(value);
 
-	if (packet->protocol == IPPROTO_TCP && !is_syn(packet))
+	if (!begins(packet))
 		return 1;
 	return state != FLOW_TCP_CLOSING && age_of(value, now) < lifetime(state);
 }
@@ -117,13 +236,6 @@ static __always_inline int flow_needs_touch(__u64 value, __u8 state, __u32 now)
 	return state != FLOW_STATE(value) || age_of(value, now) >= SECONDS(1);
 }
 
-/* Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. */
-static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 state, __u32 now)
-{
-	__sync_val_compare_and_swap(&flow->value, value,
-				    FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now));
-}
-
 /*
  * A flow that was closing and has been silent: its client may have opened another one on the same ports since, through
  * the other director, and this packet may be that one's. docs/adr/0003-ask-the-peer.md
@@ -133,46 +245,114 @@ static __always_inline int flow_is_in_doubt(__u64 value, __u32 now)
 	return FLOW_STATE(value) == FLOW_TCP_CLOSING && age_of(value, now) >= SECONDS(CLOSING_SURE);
 }
 
-static __always_inline __u32 flow_score(__u64 value, __u32 now)
+static __always_inline void add(__u32 *counter, int change)
 {
-	__u8 state = FLOW_STATE(value);
-	__u32 age = age_of(value, now);
+	__sync_fetch_and_add(counter, (__u32)change);
+}
 
-	if (state == FLOW_EMPTY)
-		return SCORE_EMPTY;
-	if (age >= lifetime(state))
-		return age / 2 | SCORE_EXPIRED;
-	if (state == FLOW_TCP_NEW || state == FLOW_TCP_CLOSING || state == FLOW_UDP_NEW)
-		return age + 1;
-	return 0;
+/* A counter that a sweep has yet to correct may be below zero. */
+static __always_inline __u64 not_negative(__u32 counter)
+{
+	__u64 sign = counter >> 31;
+
+	OPAQUE(sign);
+	return counter & (sign - 1);
 }
 
 /*
- * Take a way for a new flow: an empty one, else the longest expired, else the half-open or closing one that was
- * longest silent. NULL when there is none, or another CPU was faster.
+ * Count a flow in or out (`change` 1 or -1) of its server's load. As in IPVS (tcp_state_active_table of ip_vs_proto_tcp.c)
+ * a half-open connection is active, a closing one is not. A flow of an earlier server of that index was counted there.
  */
-static __always_inline struct flow *flow_claim(struct bucket *bucket, __u64 key, __u32 now)
+static __always_inline void account(__u64 value, int change)
+{
+	__u8 state = FLOW_STATE(value);
+	struct backend *backend;
+	struct load *load;
+
+	if (state <= FLOW_CLAIMED || state == FLOW_TEMPLATE)
+		return;
+	backend = element(MAP(backends), FLOW_BACKEND(value));
+	load = element(MAP(loads), FLOW_BACKEND(value));
+	if (!load || !backend || READ_ONCE(backend->incarnation) != FLOW_INCARNATION(value))
+		return;
+	add(state == FLOW_TCP_CLOSING ? &load->inactive : &load->active, change);
+}
+
+/* The same flow in another state: only where it begins or ceases to close does that change the load. */
+static __always_inline void account_change(__u64 from, __u64 to)
+{
+	if ((FLOW_STATE(from) == FLOW_TCP_CLOSING) == (FLOW_STATE(to) == FLOW_TCP_CLOSING))
+		return;
+	account(from, -1);
+	account(to, 1);
+}
+
+/*
+ * Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. The stamp alone is
+ * written without a race, which would wait for a cache line that is not at hand: of a way that has become another flow's or
+ * empty meanwhile it says nothing wrong.
+ */
+static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 state, __u32 now)
+{
+	__u64 touched = FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now);
+
+	if (state == FLOW_STATE(value)) {
+		WRITE_ONCE(((__u32 *)&flow->value)[1], now);
+		return;
+	}
+	if (__sync_val_compare_and_swap(&flow->value, value, touched) == value)
+		account_change(value, touched);
+}
+
+/*
+ * How gladly a way makes room, 0 = not at all: one that has our key from a former flow (no second one of it may come beside
+ * it), an empty one, then those whose end is due for longest. Without a branch, as above.
+ */
+static __always_inline __u64 flow_score(__u64 value, __u64 key_difference, __u32 now)
+{
+	__u64 state = FLOW_STATE(value), opposite = -key_difference, empty, other, room;
+	__s64 age = age_of(value, now);
+
+	OPAQUE(state);
+	OPAQUE(opposite);
+	empty = (state - 1) >> 63;
+	other = (key_difference | opposite) >> 63;
+	room = ~(__u64)((age - makes_room_after(state)) >> 63) | -empty;
+	OPAQUE(room);
+	return room & ((1ull << 33) + age - lifetime(state) + (empty << 40) + ((1 - other) << 41));
+}
+
+/* Take a way for a new flow. NULL when none makes room, or another CPU was faster. */
+static __always_inline struct flow *flow_claim(void *bucket, const struct identity *identity, __u32 now, int wide)
 {
 	struct flow *best = NULL;
 	__u64 best_value = 0;
-	__u32 best_score = 0;
+	__u64 best_score = 0;
 
 #pragma unroll
 	for (int way = 0; way < FLOW_WAYS; way++) {
-		__u64 value = READ_ONCE(bucket->ways[way].value);
-		__u32 score = flow_score(value, now);
+		struct flow *flow = way_of(bucket, way, wide);
+		__u64 value = READ_ONCE(flow->value);
+		__u64 score = flow_score(value, difference_of(flow, identity, wide), now);
 
 		if (score > best_score) {
-			best = &bucket->ways[way];
+			best = flow;
 			best_value = value;
 			best_score = score;
 		}
 	}
 	if (!best)
 		return NULL;
+	best = some_way(bucket, best, wide);
 	if (__sync_val_compare_and_swap(&best->value, best_value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) != best_value)
 		return NULL;
-	WRITE_ONCE(best->key, key);
+	account(best_value, -1);
+	forget_reply(best, best_value, wide);
+	WRITE_ONCE(best->key, identity->key);
+	if (wide) {
+		WRITE_ONCE(((struct wide_flow *)best)->rest[0], identity->rest[0]);
+		WRITE_ONCE(((struct wide_flow *)best)->rest[1], identity->rest[1]);
+	}
 	return best;
 }
 
@@ -180,6 +360,40 @@ static __always_inline void flow_release(struct flow *flow)
 {
 	WRITE_ONCE(flow->key, 0);
 	WRITE_ONCE(flow->value, 0);
+}
+
+/*
+ * The second packet of a flow: out of the place of those that have sent one. Where there is no room for it, it stays, and
+ * nothing takes its place there either. The new record is there before the old one goes, so that no packet meanwhile finds
+ * neither.
+ */
+static __always_inline void flow_settle(struct flow *half_open, __u64 value, __u64 settled,
+					const struct identity *identity, __u32 now, int wide)
+{
+	void *bucket = flow_bucket(identity->hash, wide);
+	struct flow *flow = bucket ? flow_claim(bucket, identity, now, wide) : NULL;
+
+	if (!flow) {
+		if (__sync_val_compare_and_swap(&half_open->value, value, settled) == value)
+			account_change(value, settled);
+		return;
+	}
+	/* A CPU that was halted for a second here has lost its claim. */
+	if (__sync_val_compare_and_swap(&flow->value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now), settled) !=
+	    FLOW_VALUE(0, 0, FLOW_CLAIMED, now))
+		return;
+	if (__sync_val_compare_and_swap(&half_open->value, value, (__u64)0) == value) {
+		account_change(value, settled);
+		return;
+	}
+	/*
+	 * Another CPU has settled it: its record counts, and ours goes unless a packet has found it already. The key goes, too,
+	 * while nobody else can claim the way: it would hide that other record from those who look for it.
+	 */
+	if (__sync_val_compare_and_swap(&flow->value, settled, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) == settled)
+		flow_release(flow);
+	else
+		account(settled, 1);
 }
 
 #endif

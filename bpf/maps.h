@@ -16,8 +16,14 @@
 
 #ifndef FLOW_BUCKETS
 #define FLOW_BUCKETS 65536
+#define HALF_OPEN_BUCKETS 8192
+#define WIDE_FLOW_BUCKETS 16384
+#define WIDE_HALF_OPEN_BUCKETS 2048
 #define SERVICES 64
+#define FRONTENDS 256
 #define BACKENDS 4096
+#define RINGS 8192
+#define REPLIES 4096
 #define TICKS_PER_SECOND 250
 #define FLOW_SEED 0
 #endif
@@ -32,24 +38,49 @@
 		__uint(map_flags, options);                          \
 	} name SEC(".maps")
 
+struct answer_bits {
+	__u64 words[ANSWER_BITS / 64];
+};
 struct verdicts {
 	__u64 packets[REASON_COUNT];
 };
 struct ring_element {
 	__u16 slots[RING_SLOTS_PER_ELEMENT];
 };
-MAP_OF(endpoints, HASH, struct endpoint, __u32, SERVICES, 0);
+struct exceptions_element {
+	__u64 words[EXCEPTION_WORDS];
+};
+MAP_OF(endpoints, HASH, struct endpoint, struct frontend, FRONTENDS, 0);
+MAP_OF(endpoints6, HASH, struct endpoint6, struct frontend, FRONTENDS, 0);
 MAP_OF(services, ARRAY, __u32, struct service, SERVICES + 1, 0);
 MAP_OF(cursors, ARRAY, __u32, __u64, SERVICES + 1, 0);
-MAP_OF(rings, ARRAY, __u32, struct ring_element, (SERVICES + 1) * 2 * RING_ELEMENTS, BPF_F_MMAPABLE);
+MAP_OF(rings, ARRAY, __u32, struct ring_element, RINGS, BPF_F_MMAPABLE);
+MAP_OF(exceptions, ARRAY, __u32, struct exceptions_element, (SERVICES + 1) * EXCEPTION_ELEMENTS, BPF_F_MMAPABLE);
 MAP_OF(backends, ARRAY, __u32, struct backend, BACKENDS, 0);
+MAP_OF(loads, ARRAY, __u32, struct load, BACKENDS, BPF_F_MMAPABLE);
 MAP_OF(flows, ARRAY, __u32, struct bucket, FLOW_BUCKETS, BPF_F_MMAPABLE);
-MAP_OF(interfaces, HASH, __u32, struct own_mac, 64, 0);
+MAP_OF(half_open, ARRAY, __u32, struct bucket, HALF_OPEN_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(wide_flows, ARRAY, __u32, struct wide_bucket, WIDE_FLOW_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(wide_half_open, ARRAY, __u32, struct wide_bucket, WIDE_HALF_OPEN_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(interfaces, HASH, __u32, struct own_mac, 256, 0);
+MAP_OF(virtual_macs, HASH, struct virtual_mac, __u32, 1024, 0);
+MAP_OF(devices, DEVMAP_HASH, __u32, __u32, 256, 0);
+MAP_OF(fragments, LRU_HASH, struct datagram, struct fragment, 8192, 0);
+MAP_OF(replies, HASH, struct answer, struct reply, REPLIES, 0);
+MAP_OF(answer_bits, ARRAY, __u32, struct answer_bits, 1, 0);
+MAP_OF(reply_fragments, LRU_HASH, struct datagram, struct reply, 4096, 0);
+MAP_OF(localities, LRU_HASH, struct locality, struct locality_servers, 4096, 0);
+MAP_OF(programs, PROG_ARRAY, __u32, __u32, PROGRAMS, 0);
+MAP_OF(scratchpad, PERCPU_ARRAY, __u32, struct scratch, 1, 0);
 MAP_OF(service_tallies, PERCPU_ARRAY, __u32, struct tally, SERVICES + 1, 0);
 MAP_OF(backend_tallies, PERCPU_ARRAY, __u32, struct tally, BACKENDS, 0);
 MAP_OF(verdicts, PERCPU_ARRAY, __u32, struct verdicts, 1, 0);
+MAP_OF(sweeps, ARRAY, __u32, struct sweep, 1, 0);
 
 #endif
+
+/* Helper 12, as the kernel takes it: bcc has a function of its own, with the arguments in another order. */
+#define tail_call(context, programs, index) ((void (*)(void *, void *, __u32))12)(context, programs, index)
 
 static __always_inline void *element(void *map, __u32 index)
 {

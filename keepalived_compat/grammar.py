@@ -96,6 +96,8 @@ class Support(Enum):
     """Needs no doing; the reason says why."""
     NOT_YET = "not supported yet"
     """Not done; the reason says what is missing by it."""
+    UNSUPPORTED = "not supported"
+    """Cannot be done; the reason says why, the remedy what to do instead."""
     REFUSED = "refused"
     """A configuration with it is not used; the reason says why."""
     OLD_SPELLING = "old spelling"
@@ -114,6 +116,8 @@ class Keyword:
     severity: Severity = Severity.NOTE
     """How much it matters that it is not done."""
     reason: str = ""
+    remedy: str = ""
+    """What to write instead of a keyword that is not done."""
     means: str = ""
     """The keyword that it is another name of."""
     body: str | None = None
@@ -228,6 +232,20 @@ def not_yet(name: str, argument: Argument, severity: Severity, reason: str, *, b
         severity=severity,
         reason=reason,
         body=body,
+        many=True,
+        missing=Severity.ERROR,
+    )
+
+
+def unsupported(name: str, argument: Argument, severity: Severity, reason: str, *, remedy: str) -> Keyword:
+    """A keyword that cannot be done, why, and what to write instead."""
+    return Keyword(
+        name=name,
+        argument=argument,
+        support=Support.UNSUPPORTED,
+        severity=severity,
+        reason=reason,
+        remedy=remedy,
         many=True,
         missing=Severity.ERROR,
     )

@@ -135,6 +135,14 @@ class Judge:
                 self._complaints.add(
                     keyword.severity, "not-supported-yet", word, f"`{word.text}` is not supported yet: {keyword.reason}"
                 )
+            case Support.UNSUPPORTED:
+                self._complaints.add(
+                    keyword.severity,
+                    "not-supported",
+                    word,
+                    f"`{word.text}` is not supported: {keyword.reason}",
+                    keyword.remedy,
+                )
             case Support.REFUSED:
                 self._complaints.add(
                     keyword.severity,

@@ -19,6 +19,7 @@ parser uses: `python -m keepalived_compat.manual > docs/reference/keepalived-con
 | **old spelling** | taken as the keyword that is named, with a warning |
 | **ignored** | needs no doing; the reason is given, as a note |
 | **planned** | not done yet; what is missing by it is given, as a note, a warning or an error |
+| **not supported** | cannot be done; the reason is given, as a warning or an error that says what to write instead |
 | **refused** | a configuration with it is not used; the reason is given |
 | **obsolete** | means nothing to today's keepalived either; a warning |
 

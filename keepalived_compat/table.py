@@ -22,6 +22,7 @@ class Status(Enum):
     OLD_SPELLING = "old spelling"
     PLANNED = "planned"
     IGNORED = "ignored"
+    UNSUPPORTED = "not supported"
     REFUSED = "refused"
     OBSOLETE = "obsolete"
 
@@ -31,6 +32,7 @@ _STATUS = {
     Support.OLD_SPELLING: Status.OLD_SPELLING,
     Support.NOT_YET: Status.PLANNED,
     Support.IGNORED: Status.IGNORED,
+    Support.UNSUPPORTED: Status.UNSUPPORTED,
     Support.REFUSED: Status.REFUSED,
     Support.OBSOLETE: Status.OBSOLETE,
 }

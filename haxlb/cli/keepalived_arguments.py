@@ -6,7 +6,7 @@ As getopt_long(3) with keepalived's table: flags may be bundled (`-nlD`), an opt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -153,3 +153,8 @@ def _shown(flag: Flag) -> str:
     if flag.value is not Value.NONE:
         long += f"[={flag.metavar}]" if flag.value is Value.OPTIONAL else f"={flag.metavar}"
     return f"-{flag.short}, {long}" if flag.short else long
+
+
+def speaks(given: Mapping[str, str]) -> bool:
+    """Whether VRRP is wanted: unless it is said that the health checks are all (-C alone)."""
+    return "vrrp" in given or "check" not in given

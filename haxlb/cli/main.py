@@ -18,6 +18,8 @@ COMMANDS = {
     "bench": "haxlb.cli.bench:bench",
     "check": "haxlb.cli.check:check",
     "config": "haxlb.cli.config:config",
+    "drain": "haxlb.cli.live:drain",
+    "enable": "haxlb.cli.live:enable",
     "detach": "haxlb.cli.detach:detach",
     "failover": "haxlb.cli.failover:failover",
     "keepalived": "haxlb.cli.keepalived:keepalived",
@@ -28,6 +30,7 @@ COMMANDS = {
     "show": "haxlb.cli.show:show",
     "swap": "haxlb.cli.swap:swap",
     "vrrp": "haxlb.cli.vrrp:vrrp",
+    "weight": "haxlb.cli.live:weight",
 }
 
 

@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from haxlb.cli.show_ipvs import forward, known, place
 from haxlb.model.node import Role
 from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
 
@@ -128,15 +129,18 @@ def _peers(instance: InstanceStatus, at: float) -> str:
 def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
     console.print()
     state = "sorry server" if service.sorry else "serving" if service.quorum_up else "no quorum"
-    head = f"{service.protocol} {service.address}:{service.port} {service.scheduler}  "
+    kept = f" persistent {service.persistence_s}" if service.persistence_s else ""
+    head = f"{service.protocol} {place(service)} {service.scheduler}{kept}  "
     style = "green" if state == "serving" else "bold red"
     counted = f"  {service.packets} packets, {service.bytes} bytes, {service.flows} flows"
     console.print(Text.assemble((head, "bold"), (state, style), counted))
     rows: list[dict[str, str | Text]] = [
         {
-            "-> RemoteAddress:Port": f"-> {each.address}:{each.port}{' (sorry)' if each.is_sorry else ''}",
-            "Forward": "Route",
-            "Weight": str(each.weight),
+            "-> RemoteAddress:Port": f"-> {each.key}{' (sorry)' if each.is_sorry else ''}",
+            "Forward": forward(each),
+            "Weight": _weight(each),
+            "ActiveConn": known(each.active),
+            "InActConn": known(each.inactive),
             "health": _health(each),
             "since": ago(at, each.since_at),
             "flows": str(each.flows),
@@ -148,16 +152,27 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
     ]
     if not rows:
         return
-    if "why" in _put(console, rows, spare=("why", "Forward", "packets", "MAC")):
+    if "why" in _put(console, rows, spare=("why", "Forward", "packets", "MAC", "InActConn")):
         for each in service.real_servers:
             if not each.in_pool:
                 why = each.reason if each.mac else f"MAC unresolved; {each.reason}"
-                console.print(f"  {each.address}:{each.port}: {why}", markup=False)
+                console.print(f"  {each.key}: {why}", markup=False)
+    for each in service.real_servers:
+        if each.configured_weight is not None:
+            said = f"weight {each.weight} was set on this daemon, the configured one is {each.configured_weight}"
+            console.print(f"  {each.key}: * {said}", markup=False, soft_wrap=True)
+
+
+def _weight(server: RealServerStatus) -> str | Text:
+    """One that an operator has set is marked."""
+    return str(server.weight) if server.configured_weight is None else Text(f"{server.weight}*", "yellow")
 
 
 def _health(server: RealServerStatus) -> Text:
     if not server.up:
         return Text("DOWN", "bold red")
+    if server.overloaded:
+        return Text("up, at its threshold", "yellow")
     if server.in_pool:
         return Text("up", "green")
     return Text("up, no new flows", "yellow")

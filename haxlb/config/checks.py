@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NamedTuple
 
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US, Check, CheckKind, HttpUrl
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.keywords.checkers import REGEX_OPTIONS
@@ -43,9 +43,9 @@ class CheckedServer(NamedTuple):
     section: Section
     said: Said
     """What it and its virtual server say to its checkers."""
-    address: IPv4Address
+    address: IPAddress
     port: int
-    """The one written on its line, before any reset: keepalived's checkers connect to it."""
+    """The one written on its line, before any reset: keepalived's checkers connect to it. 0 = there is none."""
 
 
 _KINDS = {each.value: each for each in CheckKind}
@@ -75,12 +75,23 @@ def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check
                 "add `url { path / }`, or use TCP_CHECK",
             )
             return None
+    address = own.value("connect_ip", server.address)
+    port = own.value("connect_port", server.port)
+    if not port:
+        complaints.error(
+            "missing-keyword",
+            entry.span,
+            f"{kind.value} of real_server {server.address}: neither it nor its virtual server names a port to connect"
+            " to, and the check is not made",
+            "add `connect_port PORT`",
+        )
+        return None
     virtualhost = known.get("virtualhost")
     return Check(
         kind=kind,
-        address=_address(own, "connect_ip", complaints, entry) or server.address,
-        port=own.value("connect_port", server.port),
-        bind_address=_address(own, "bindto", complaints, entry),
+        address=address,
+        port=port,
+        bind_address=_source(own, address, complaints),
         bind_port=own.value("bind_port", 0),
         connect_timeout_us=known.get("connect_timeout") or 5 * SECOND_US,
         delay_loop_us=known.get("delay_loop") or 60 * SECOND_US,
@@ -94,18 +105,21 @@ def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check
     )
 
 
-def _address(section: Section, name: str, complaints: Complaints, entry: Entry) -> IPv4Address | None:
-    found = section.entry(name)
+def _source(section: Section, target: IPAddress, complaints: Complaints) -> IPAddress | None:
+    """bindto, unless it is of the other family than the target."""
+    found = section.entry("bindto")
     if found is None:
         return None
-    if isinstance(found.value, IPv6Address):
+    source: IPAddress = found.value
+    if source.version != target.version:
         complaints.error(
-            "not-supported-yet",
+            "mixed-family",
             found.argument_span,
-            f"IPv6 is not supported yet: {name} of {entry.keyword.name} is not used",
+            f"bindto {source} cannot connect to {target}, and is not used, as in keepalived",
+            f"name an IPv{target.version} address of this host",
         )
         return None
-    return found.value if isinstance(found.value, IPv4Address) else None
+    return source
 
 
 def _sni(section: Section, virtualhost: str | None) -> str | None:

@@ -2,7 +2,8 @@
 
 It says what Speaker.configure, Checker.configure and the reload procedure do with the difference of two
 configurations, as tests/machines/test_reload.py holds them to it. An instance is the same one by interface and VRID, a
-virtual server by its endpoint, a real server by address and port in it, a check by all of its parameters.
+virtual server by its name (its address and port, its group or its mark), a real server by address and port in it, a
+check by all of its parameters.
 """
 
 from __future__ import annotations
@@ -39,8 +40,13 @@ def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
     if not before.virtual_servers or not after.virtual_servers:
         return
     rooms = (
-        ("virtual", len(after.virtual_servers), max(before.forwarding.max_services, len(before.virtual_servers))),
-        ("real", _backends(after), max(_USUAL_BACKENDS, 2 * _backends(before)) - 1),
+        (
+            "virtual servers",
+            len(after.virtual_servers),
+            max(before.forwarding.max_services, len(before.virtual_servers)),
+        ),
+        ("addresses and ports", _endpoints(after), max(_USUAL.frontends, 2 * _endpoints(before))),
+        ("real servers", _backends(after), max(_USUAL.backends, 2 * _backends(before)) - 1),
     )
     for what, wanted, room in rooms:
         if wanted > room:
@@ -48,7 +54,7 @@ def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
                 kind="settings",
                 name="forwarding",
                 fate=Fate.REFUSED,
-                reason=f"{wanted} {what} servers; the forwarder was made for {room}",
+                reason=f"{wanted} {what}; the forwarder was made for {room}",
                 effects=("nothing at all changes: restart haxlb instead",),
             )
 
@@ -57,7 +63,11 @@ def _backends(config: NodeConfig) -> int:
     return sum(len(each.real_servers) + (each.sorry_server is not None) for each in config.virtual_servers)
 
 
-_USUAL_BACKENDS = Sizes().backends
+def _endpoints(config: NodeConfig) -> int:
+    return sum(1 + len(each.more_endpoints) for each in config.virtual_servers)
+
+
+_USUAL = Sizes()
 
 
 def _groups(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
@@ -117,7 +127,7 @@ def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
             name="virtual_server_groups",
             fate=Fate.KEPT,
             reason="they are others",
-            effects=("nothing: they are not supported yet",),
+            effects=("what comes of it stands with the virtual servers that use them",),
         )
     was, will = before.forwarding_interfaces, after.forwarding_interfaces
     if was != will:
@@ -141,6 +151,10 @@ def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[st
 _SETTINGS: dict[str, tuple[Fate, tuple[str, ...]]] = {
     "node": (Fate.DEFERRED, ("the director keeps its name until haxlb is restarted",)),
     "mqtt": (Fate.RETUNED, ("the connection to the broker is made anew",)),
+    "lvs_timeouts": (
+        Fate.RETUNED,
+        ("the forwarder is compiled anew and exchanged; connections stay, and live by the new times",),
+    ),
     "speaker": (
         Fate.RETUNED,
         ("the life of VIPs and log_unknown_vrids count at once, the rest when the speaker starts the next time",),

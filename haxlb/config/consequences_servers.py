@@ -8,34 +8,35 @@ from dataclasses import replace
 from haxlb.config.diff import real_server_differences, server_differences
 from haxlb.config.fate import Consequence, Fate
 from haxlb.config.meaning_value import counted
+from haxlb.config.server_method import method_of, method_text
 from haxlb.model.node import Check, NodeConfig, RealServer, VirtualServer
 
 
 def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
     """Of virtual servers and their real servers, as Checker.configure does it."""
-    old = {each.endpoint: each for each in before.virtual_servers}
-    new = {each.endpoint: each for each in after.virtual_servers}
+    old = {each.name: each for each in before.virtual_servers}
+    new = {each.name: each for each in after.virtual_servers}
     known = frozenset(
         check for each in before.virtual_servers for server in each.real_servers for check in server.checks
     )
-    for endpoint, server in new.items():
-        was = old.get(endpoint)
+    for name, server in new.items():
+        was = old.get(name)
         if was is not None:
             yield from _retuned_server(was, server, known)
             continue
         number = len(server.real_servers)
         yield Consequence(
             kind="virtual_server",
-            name=str(endpoint),
+            name=name,
             fate=Fate.ADDED,
             reason=f"it is new, with {counted((number, 'real server', 'real servers')) or 'no real server'}",
             effects=(f"its real servers count as {_assumed(server)} until their checks know",),
         )
-    for endpoint in old:
-        if endpoint not in new:
+    for name in old:
+        if name not in new:
             yield Consequence(
                 kind="virtual_server",
-                name=str(endpoint),
+                name=name,
                 fate=Fate.REMOVED,
                 reason="it is gone",
                 effects=("its packets, also those of its connections, go to the kernel of this host",),
@@ -48,12 +49,12 @@ def _assumed(server: VirtualServer) -> str:
 
 def _retuned_server(old: VirtualServer, new: VirtualServer, known: frozenset[Check]) -> Iterator[Consequence]:
     if old == new:
-        yield Consequence(kind="virtual_server", name=str(new.endpoint), fate=Fate.KEPT)
+        yield Consequence(kind="virtual_server", name=new.name, fate=Fate.KEPT)
         return
     own = ", ".join(server_differences(replace(old, real_servers=()), replace(new, real_servers=())))
     yield Consequence(
         kind="virtual_server",
-        name=str(new.endpoint),
+        name=new.name,
         fate=Fate.RETUNED,
         reason=own or "its real servers",
         effects=("its connections stay with their servers", *_server_effects(old, new)),
@@ -66,7 +67,7 @@ def _retuned_server(old: VirtualServer, new: VirtualServer, known: frozenset[Che
         if key not in after:
             yield Consequence(
                 kind="real_server",
-                name=f"{new.endpoint} {key}",
+                name=f"{new.name} {key}",
                 fate=Fate.REMOVED,
                 reason="it is gone",
                 effects=("its connections go to other servers, which do not know them; drain it with weight 0 before",),
@@ -76,6 +77,17 @@ def _retuned_server(old: VirtualServer, new: VirtualServer, known: frozenset[Che
 def _server_effects(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
     if (old.scheduler, old.mh_port) != (new.scheduler, new.mh_port):
         yield f"new ones are distributed by {new.scheduler.value}"
+    if gone := [each for each in old.endpoints if each not in new.endpoints]:
+        what = str(gone[0]) if len(gone) == 1 else f"{gone[0]} and {len(gone) - 1} more"
+        yield f"packets to {what}, also those of connections, go to the kernel of this host"
+    if (old.persistence_s, old.persistence_granularity) != (new.persistence_s, new.persistence_granularity):
+        yield (
+            f"clients keep their server for {new.persistence_s} s from their next connection on"
+            if new.persistence_s
+            else "clients are not bound to a server any more; their connections stay"
+        )
+    if old.one_packet != new.one_packet:
+        yield "each packet is scheduled anew" if new.one_packet else "packets of a flow stay with one server"
     if (old.quorum, old.hysteresis) != (new.quorum, new.hysteresis):
         yield "the quorum is judged anew at once"
     if old.alpha != new.alpha:
@@ -87,7 +99,7 @@ def _server_effects(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
 def _real_server(
     service: VirtualServer, old: RealServer | None, new: RealServer, known: frozenset[Check]
 ) -> Consequence:
-    name = f"{service.endpoint} {new.key}"
+    name = f"{service.name} {new.key}"
     if old is None:
         effect = f"counts as {_assumed(service)} until its checks know" if new.checks else "has no check: it is up"
         return Consequence(kind="real_server", name=name, fate=Fate.ADDED, reason="it is new", effects=(effect,))
@@ -109,6 +121,10 @@ def _real_server_effects(old: RealServer, new: RealServer, known: frozenset[Chec
             if new.weight
             else "it is drained: its connections stay, it gets no new ones"
         )
+    if method_of(old) != method_of(new):
+        yield f"its packets, also those of connections, are sent by {method_text(method_of(new))} from now on"
+    if (old.upper_threshold, old.lower_threshold) != (new.upper_threshold, new.lower_threshold):
+        yield "the number of its connections is judged anew at its next one"
     if old.checks == new.checks:
         return
     if not new.checks:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from haxlb.config.instances import PlacedInstance
-from haxlb.config.servers import PlacedServer
 from haxlb.config.vips import PlacedVip, owner_key
-from haxlb.model.addresses import Endpoint
 from haxlb.model.tracking import TrackKind
 from keepalived_compat.diagnostics import Complaints, Severity
-from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.nearest import did_you_mean, nearest
 from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import Span
-from keepalived_compat.tree import Body, Statement
+from keepalived_compat.tree import Body
 
 
 def usable_instances(found: Iterable[PlacedInstance], complaints: Complaints) -> list[PlacedInstance]:
@@ -145,25 +141,6 @@ def check_interface(
 _SHOWN = 12
 
 
-def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> list[PlacedServer]:
-    """The virtual servers without those that repeat an endpoint."""
-    endpoints: dict[Endpoint, Span] = {}
-    kept = []
-    for each in found:
-        endpoint = each.virtual_server.endpoint
-        first = endpoints.setdefault(endpoint, each.head)
-        if first is not each.head:
-            complaints.error(
-                "duplicate-server",
-                each.head,
-                f"a second virtual_server has {endpoint}; it is not used",
-                f"the first stands at {first}; delete one",
-            )
-            continue
-        kept.append(each)
-    return kept
-
-
 def check_purpose(tree: Body, complaints: Complaints, path: Path) -> None:
     """There is something to run. Where a block was not understood, that has been complained of."""
     if any(each.keyword.text in _PURPOSES for each in tree.statements):
@@ -179,74 +156,3 @@ def check_purpose(tree: Body, complaints: Complaints, path: Path) -> None:
 
 
 _PURPOSES = ("vrrp_instance", "virtual_server")
-
-
-def check_ownership(
-    servers: Iterable[PlacedServer], instances: list[PlacedInstance], tree: Body, complaints: Complaints
-) -> None:
-    """Every virtual server's address is a VIP of some instance, else it does not move with the master.
-
-    Addresses that stand somewhere in the file but are not used have been complained of there. A file without
-    instances belongs to a host whose addresses somebody else moves.
-    """
-    if not any(each.keyword.text == "vrrp_instance" for each in tree.statements):
-        return
-    owned = {
-        vip.address for each in instances for vip in (*each.instance.vips, *each.instance.excluded_vips)
-    } | _written_addresses(tree)
-    seen: set[IPv4Address] = set()
-    for each in servers:
-        address = each.virtual_server.endpoint.address
-        if address in owned or address in seen:
-            continue
-        seen.add(address)
-        complaints.warning(
-            "unowned-address",
-            each.head,
-            f"no vrrp_instance has {address} in its virtual_ipaddress: it does not move to the other director",
-            f"add {address} to virtual_ipaddress",
-        )
-
-
-def _written_addresses(tree: Body) -> set[IPv4Address]:
-    """Also those in blocks that are not used, or whose name is misspelt."""
-    blocks = []
-    for each in tree.statements:
-        if each.keyword.text == "static_ipaddress":
-            blocks.append(each)
-        elif each.body is not None and (
-            each.keyword.text == "vrrp_instance" or each.keyword.text not in KEEPALIVED[""]
-        ):
-            blocks += [inner for inner in each.body.statements if _may_hold_vips(inner.keyword.text)]
-    return {address for each in blocks for address in _addresses(each)}
-
-
-def _may_hold_vips(block: str) -> bool:
-    return block.startswith("virtual_ipaddress") or block not in KEEPALIVED["vrrp_instance"]
-
-
-def _addresses(block: Statement) -> Iterator[IPv4Address]:
-    for line in block.body.statements if block.body is not None else ():
-        try:
-            yield IPv4Address(line.keyword.text.partition("/")[0])
-        except ValueError:
-            continue
-
-
-def check_links(servers: Iterable[PlacedServer], networks: tuple[IPv4Network, ...], complaints: Complaints) -> None:
-    """Every real server is in a network that this host is connected to: DR reaches nobody else.
-
-    `networks` are those of the director; not to be called for a file that is looked at elsewhere.
-    """
-    seen: set[IPv4Address] = set()
-    for each in servers:
-        for address, where in each.targets:
-            if address in seen or any(address in network for network in networks):
-                continue
-            seen.add(address)
-            complaints.warning(
-                "off-link-server",
-                where,
-                f"{address} is in none of this host's networks: DR reaches servers on the same link only",
-                f"this host is connected to {', '.join(map(str, networks[:_SHOWN]))}",
-            )

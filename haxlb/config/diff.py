@@ -19,7 +19,7 @@ class Change:
     """One thing that a reload touches."""
 
     name: str
-    """As status and logs call it: an instance's name, a virtual server's endpoint."""
+    """As status and logs call it: an instance's name, a virtual server by `[10.0.0.1]:tcp:80`."""
     reason: str
     """In words: `priority 100 -> 150`."""
 
@@ -47,12 +47,13 @@ class ReloadPlan:
     instances: Touched
     """The same instance is the one with the same interface and VRID, whatever its name (keepalived: vrrp_exist())."""
     virtual_servers: Touched
-    """The same virtual server is the one with the same address, port and protocol."""
+    """The same virtual server is the one with the same address and port, group, or fwmark, and protocol."""
     sync_groups: Touched = field(default_factory=Touched)
     tracked: Touched = field(default_factory=Touched)
     """Scripts, files, processes and BFD sessions."""
     settings: tuple[Change, ...] = ()
-    """node, mqtt, forwarding, speaker, checker, notification, static_addresses, static_routes, static_rules."""
+    """node, mqtt, forwarding, lvs_timeouts, speaker, checker, notification, static_addresses, static_routes,
+    static_rules."""
 
     @property
     def empty(self) -> bool:
@@ -87,9 +88,9 @@ def plan_reload(before: NodeConfig, after: NodeConfig) -> ReloadPlan:
             differences=instance_differences,
         ),
         virtual_servers=_touched(
-            {each.endpoint: each for each in before.virtual_servers},
-            {each.endpoint: each for each in after.virtual_servers},
-            name=lambda each: str(each.endpoint),
+            {each.name: each for each in before.virtual_servers},
+            {each.name: each for each in after.virtual_servers},
+            name=lambda each: each.name,
             identity=_service,
             differences=server_differences,
         ),
@@ -183,7 +184,8 @@ def server_differences(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
         was = before.get(key)
         if was is not None and was != server:
             yield f"real_server {key} ({', '.join(real_server_differences(was, server))})"
-    yield from field_differences(old, new, skip=("real_servers",))
+    yield from _list_differences("address", map(str, old.endpoints), map(str, new.endpoints))
+    yield from field_differences(old, new, skip=("real_servers", "endpoint", "more_endpoints"))
 
 
 def real_server_differences(old: RealServer, new: RealServer) -> Iterator[str]:
@@ -244,6 +246,8 @@ def settings_differences(before: NodeConfig, after: NodeConfig) -> Iterator[Chan
             yield Change(name=name, reason="switched on" if old is None else "switched off")
         else:
             yield Change(name=name, reason=", ".join(field_differences(old, new)))
+    if before.timeouts != after.timeouts:
+        yield Change(name="lvs_timeouts", reason=", ".join(field_differences(before.timeouts, after.timeouts)))
     for name in ("static_addresses", "static_routes", "static_rules"):
         if getattr(before, name) != getattr(after, name):
             yield Change(name=name, reason="they are others")

@@ -8,26 +8,19 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from haxlb.config.commands import Accounts, Insecurities, Programs, check_accounts, check_programs, check_security
-from haxlb.config.crosscheck import (
-    check_interfaces,
-    check_links,
-    check_ownership,
-    check_purpose,
-    usable_instances,
-    usable_servers,
-    usable_vips,
-)
+from haxlb.config.crosscheck import check_interfaces, check_purpose, usable_instances, usable_vips
 from haxlb.config.crosscheck_election import check_election
-from haxlb.config.crosscheck_forwarding import check_virtual_macs
 from haxlb.config.crosscheck_groups import check_sync_groups
 from haxlb.config.crosscheck_macs import separate_macs
+from haxlb.config.crosscheck_servers import check_links, check_ownership, check_targets, usable_servers
 from haxlb.config.defaults import read_defaults
+from haxlb.config.flow_timeouts import read_timeouts
 from haxlb.config.globals import Globals
 from haxlb.config.instance_mac import MacNames
 from haxlb.config.instances import InstanceReader, PlacedInstance
 from haxlb.config.link_delays import read_link_delays
 from haxlb.config.notification import check_alerts, read_notification
-from haxlb.config.server_groups import read_server_groups
+from haxlb.config.server_groups import ServerGroups
 from haxlb.config.servers import PlacedServer, VirtualServerReader
 from haxlb.config.settings import read_settings
 from haxlb.config.speaker_process import read_checker, read_speaker
@@ -174,10 +167,13 @@ def _node_config(
     instances = tie_instances(instances, track_groups, static.ties, complaints, declared=declared)
     if interfaces is not None:
         check_interfaces(instances, interfaces, complaints, later=given.has("dynamic_interfaces"))
-    read_servers = [VirtualServerReader(each, defaults, complaints).read() for each in root.all("virtual_server")]
+    services = ServerGroups(root, complaints)
+    read_servers = [
+        VirtualServerReader(each, services, defaults, complaints).read() for each in root.all("virtual_server")
+    ]
     servers = usable_servers([each for each in read_servers if each is not None], complaints)
     check_ownership(servers, instances, tree, complaints)
-    check_virtual_macs(servers, instances, complaints)
+    check_targets(servers, instances, complaints)
     if interfaces is not None and _is_director(instances, interfaces, networks):
         check_links(servers, networks, complaints)
     notification = read_notification(given, complaints)
@@ -215,7 +211,8 @@ def _node_config(
         static_routes=static.routes,
         static_rules=static.rules,
         static_addresses=static.addresses,
-        virtual_server_groups=read_server_groups(tree, complaints),
+        virtual_server_groups=services.all,
+        timeouts=read_timeouts(given, complaints),
     )
     return config, instances, servers
 

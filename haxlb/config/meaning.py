@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from haxlb.config.load import Loaded
 from haxlb.config.meaning_instance import instance_sentences, instance_values
 from haxlb.config.meaning_server import probing, server_sentences, server_values
-from haxlb.config.meaning_value import LATER, Value, counted, origin
+from haxlb.config.meaning_value import Value, counted, origin
 from haxlb.config.printer import in_seconds
 from haxlb.model.node import NodeConfig
 
@@ -43,11 +43,11 @@ def _meanings(loaded: Loaded, config: NodeConfig) -> Iterator[Meaning]:
             values=tuple(instance_values(placed, loaded.written)),
             sentences=tuple(instance_sentences(placed.instance, config)),
         )
-    owners = {vip.address: each.name for each in config.instances for vip in each.vips}
+    owners = {vip.address: each.name for each in config.instances for vip in (*each.vips, *each.excluded_vips)}
     for each in loaded.servers:
         yield Meaning(
             kind="virtual_server",
-            name=str(each.virtual_server.endpoint),
+            name=each.virtual_server.name,
             values=tuple(server_values(each)),
             sentences=tuple(server_sentences(each, owners)),
         )
@@ -68,7 +68,7 @@ def _node(config: NodeConfig) -> Iterator[str]:
     for group in config.virtual_server_groups:
         entries = [*map(str, group.ranges), *map(str, group.marks)]
         more = f" and {len(entries) - _SHOWN} more" if len(entries) > _SHOWN else ""
-        yield f"virtual_server_group {group.name} is {', '.join(entries[:_SHOWN])}{more} {LATER}"
+        yield f"virtual_server_group {group.name} is {', '.join(entries[:_SHOWN])}{more}"
     yield from _notification(config)
     if not config.instances and not config.virtual_servers:
         yield "it does nothing: there is no instance and no virtual server that can be used"

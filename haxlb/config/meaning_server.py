@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from haxlb.config.meaning_value import Origin, Value, origin
 from haxlb.config.printer import in_seconds
+from haxlb.config.server_method import method_of, method_text
+from haxlb.config.server_schedule import granularity
 from haxlb.config.servers import PlacedServer
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import RISE, fall, fall_time_us, retry_pace_us
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, Check, CheckKind, RealServer, Scheduler, VirtualServer
+from haxlb.model.node import SECOND_US, Check, CheckKind, ForwardingMethod, RealServer, Scheduler, VirtualServer
 from keepalived_compat.section import Section
 
 _TIMING = ("delay_loop", "connect_timeout", "retry", "delay_before_retry")
@@ -25,10 +27,18 @@ def server_values(placed: PlacedServer) -> Iterator[Value]:
         return Value(name=name, text=text, origin=origin(name, section))
 
     yield value("lb_algo", server.scheduler.value)
-    yield value("lb_kind", "DR")
+    methods = dict.fromkeys(method_text(method_of(each)) for each in server.real_servers)
+    yield value("lb_kind", next(iter(methods)) if len(methods) == 1 else f"{', '.join(methods)}, by server")
     yield value("protocol", server.endpoint.protocol.value)
     if server.mh_port:
         yield value("sh-port" if server.scheduler is Scheduler.SH else "mh-port", "yes")
+    if server.persistence_s:
+        yield value("persistence_timeout", f"{server.persistence_s} s")
+    if server.persistence_granularity is not None:
+        family = server.endpoint.address.version
+        yield value("persistence_granularity", granularity(server.persistence_granularity, family))
+    if server.one_packet:
+        yield value("ops", "yes")
     yield value("alpha", "yes" if server.alpha else "no")
     yield value("quorum", str(server.quorum))
     yield value("hysteresis", str(server.hysteresis))
@@ -60,13 +70,9 @@ def _timing(check: Check, name: str) -> str:
 def server_sentences(placed: PlacedServer, owners: Mapping[IPAddress, str]) -> Iterator[str]:
     """What it does, with figures. `owners` are the instances by address."""
     server = placed.virtual_server
-    owner = owners.get(server.endpoint.address)
-    yield (
-        f"its address moves with {owner}"
-        if owner
-        else "no instance has its address: it is served where packets for it arrive, and does not move"
-    )
+    yield from _addresses(server, owners)
     yield from _shares(server)
+    yield from _flows(server)
     yield from _probes(server)
     # A dead server fails all of its checks, and the first that says so takes it out.
     times = [min(map(fall_time_us, each.checks)) for each in server.real_servers if each.checks]
@@ -75,19 +81,67 @@ def server_sentences(placed: PlacedServer, owners: Mapping[IPAddress, str]) -> I
     yield _quorum(server)
 
 
+def _addresses(server: VirtualServer, owners: Mapping[IPAddress, str]) -> Iterator[str]:
+    if server.more_endpoints or server.group or server.fwmark:
+        shown = ", ".join(map(str, server.endpoints[:_SHOWN]))
+        more = len(server.endpoints) - _SHOWN
+        yield f"it serves {shown}{f' and {more} more' if more > 0 else ''}"
+    if not server.endpoint.port:
+        yield "port 0 is every port that no other virtual server of the address and protocol has"
+    found = {owners.get(each.address, "") for each in server.endpoints}
+    if found == {""}:
+        yield "no instance has its address: it is served where packets for it arrive, and does not move"
+        return
+    names = ", ".join(sorted(found - {""}))
+    yield f"its address moves with {names}" if "" not in found else f"of its addresses only some move, with {names}"
+
+
+_SHOWN = 4
+"""Addresses of a virtual server."""
+
+
+def _flows(server: VirtualServer) -> Iterator[str]:
+    if server.persistence_s:
+        bits = server.persistence_granularity
+        who = "a client" if bits is None else f"clients whose first {bits} bits are alike"
+        verb = "keeps its server" if bits is None else "keep their server"
+        yield f"{who} {verb} for {server.persistence_s} s after the last packet"
+    if server.one_packet:
+        yield "each packet is scheduled anew (ops)"
+    for each in server.real_servers:
+        if each.upper_threshold:
+            lower = each.lower_threshold or max(each.upper_threshold * 3 // 4, 1)
+            yield (
+                f"{each.key} gets no new connections from {each.upper_threshold} on, until it has fewer than {lower}"
+            )
+    for method in dict.fromkeys(each.method for each in server.real_servers):
+        if method is not ForwardingMethod.DR:
+            keys = ", ".join(each.key for each in server.real_servers if each.method is method)
+            yield f"{keys}: {_BY_METHOD[method]}"
+
+
+_BY_METHOD = {
+    ForwardingMethod.NAT: "by NAT, so that its answers must come back through this director (its default route)",
+    ForwardingMethod.TUN: "by a tunnel, which it must have an interface for, and the virtual address on it or on lo",
+}
+
+
 def _shares(server: VirtualServer) -> Iterator[str]:
     reals = server.real_servers
     total = sum(each.weight for each in reals)
     if server.scheduler is Scheduler.RR:
         shown = ", ".join(each.key for each in reals if each.weight)
         yield f"new connections go to each in turn: {shown or 'nobody: all weights are 0'}"
-    elif total:
-        how = "by weight" if server.scheduler is Scheduler.WRR else "by a hash of the client's address"
-        if server.mh_port:
-            how += " and port"
+    elif total and server.scheduler in _BY_SHARE:
+        how = _BY_SHARE[server.scheduler] + (" and port" if server.mh_port else "")
         yield f"new connections {how}: " + ", ".join(
             f"{each.key} {100 * each.weight / total:.0f} %" for each in reals if each.weight
         )
+        if server.scheduler.hashes:
+            yield "where the hash points to a server that is down, drained or full, another one takes its place"
+    elif total:
+        keys = ", ".join(each.key if each.weight == 1 else f"{each.key} (weight {each.weight})" for each in reals)
+        yield f"new connections {_BY_LOAD[server.scheduler]}: {keys}"
     else:
         yield "new connections go nowhere: all weights are 0"
     drained = [each.key for each in reals if not each.weight]
@@ -96,6 +150,25 @@ def _shares(server: VirtualServer) -> Iterator[str]:
     inhibited = [each.key for each in reals if each.inhibit_on_failure]
     if inhibited:
         yield f"connections stay with a failed server (inhibit_on_failure): {', '.join(inhibited)}"
+
+
+_BY_SHARE = {
+    Scheduler.WRR: "by weight",
+    Scheduler.SH: "by a hash of the client's address",
+    Scheduler.MH: "by a hash of the client's address",
+    Scheduler.DH: "by a hash of the virtual address",
+}
+_BY_LOAD = {
+    Scheduler.LC: "go to the server with the fewest connections",
+    Scheduler.WLC: "go to the server with the fewest connections for its weight",
+    Scheduler.SED: "go to the server that would have the fewest connections for its weight with it",
+    Scheduler.NQ: "go to a server without connections, else as by sed",
+    Scheduler.LBLC: "to one address go to one server, while it is not overloaded",
+    Scheduler.LBLCR: "to one address go to a set of servers, which grows while they are overloaded",
+    Scheduler.FO: "go to the server of the highest weight that is up",
+    Scheduler.OVF: "go to the server of the highest weight until it has as many connections as its weight",
+    Scheduler.TWOS: "go to the less loaded of two servers that are drawn by weight",
+}
 
 
 def _probes(server: VirtualServer) -> Iterator[str]:
@@ -112,7 +185,7 @@ def _probes(server: VirtualServer) -> Iterator[str]:
 def _probe(check: Check, real: RealServer) -> str:
     text = check.kind.value
     if (check.address, check.port) != (real.address, real.port):
-        text += f" of {check.address}:{check.port}"
+        text += f" of {check.target}"
     if check.urls:
         text += f" of {' '.join(each.path for each in check.urls)}"
     failures, pace = fall(check), retry_pace_us(check)

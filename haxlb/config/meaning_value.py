@@ -38,9 +38,6 @@ def origin(name: str, *sections: Section | None, everywhere: Section | None = No
     return Origin.DEFAULT
 
 
-LATER = "(not supported yet: keepalived does this)"
-
-
 def counted(*things: tuple[int, str, str]) -> str:
     """Numbers of things with their singular and plural, those that are there: `1 route, 2 rules`."""
     return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in things if count)

@@ -11,7 +11,7 @@ from haxlb.config.printer_addresses import group_lines, static_address_line
 from haxlb.config.printer_global import garp_group_blocks, global_lines, link_delay_block
 from haxlb.config.printer_instance import STARS, instance_lines
 from haxlb.config.printer_routes import routing_lines
-from haxlb.config.printer_servers import virtual_server_lines
+from haxlb.config.printer_servers import virtual_server_head, virtual_server_lines
 from haxlb.config.printer_tracking import group_blocks, thing_blocks, track_group_blocks
 from haxlb.config.printer_words import block, in_seconds, word
 from haxlb.model.node import NodeConfig
@@ -45,5 +45,4 @@ def _lines(config: NodeConfig, *, secrets: bool) -> Iterator[str]:
         yield from ("", *block(f"virtual_server_group {word(services.name)}", group_lines(services)))
     mails = config.notification.mail is not None
     for server in config.virtual_servers:
-        head = f"virtual_server {server.endpoint.address} {server.endpoint.port}"
-        yield from ("", *block(head, virtual_server_lines(server, mails=mails)))
+        yield from ("", *block(virtual_server_head(server), virtual_server_lines(server, mails=mails)))

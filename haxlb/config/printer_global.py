@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from haxlb.config.printer_words import SECOND_US, account, block, in_seconds, scripts, switches, word
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import CheckerSettings, NodeConfig, SpeakerSettings
+from haxlb.model.node import CheckerSettings, FlowTimeouts, NodeConfig, SpeakerSettings
 from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo
 
 
@@ -27,6 +27,7 @@ def global_lines(config: NodeConfig) -> Iterator[str]:
     yield from _speaker(config.speaker)
     yield from _process("checker", config.checker, CheckerSettings())
     yield from switches(("checker_no_swap", config.checker.lock_memory))
+    yield from _timeouts(config.timeouts)
     yield from _notification(config.notification)
     servers = (each for one in config.virtual_servers for each in one.real_servers)
     yield from switches(("rs_init_notifies", any(each.notify_up_at_start for each in servers)))
@@ -62,6 +63,20 @@ def _process(
         yield f"{name}_cpu_affinity {' '.join(map(str, process.cpus))}"
     if process.runaway_us != default.runaway_us:
         yield f"{name}_rlimit_rttime {process.runaway_us}"
+
+
+def _timeouts(timeouts: FlowTimeouts) -> Iterator[str]:
+    default = FlowTimeouts()
+    words = [
+        f"{name} {seconds}"
+        for name, seconds, usual in (
+            ("tcp", timeouts.tcp_s, default.tcp_s),
+            ("tcpfin", timeouts.tcp_fin_s, default.tcp_fin_s),
+            ("udp", timeouts.udp_s, default.udp_s),
+        )
+        if seconds != usual
+    ]
+    yield from (f"lvs_timeouts {' '.join(words)}" for _ in words[:1])
 
 
 def _speaker(speaker: SpeakerSettings) -> Iterator[str]:

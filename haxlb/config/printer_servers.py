@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from haxlb.config.printer_words import block, boolean, in_seconds, scripts, word
+from haxlb.config.server_method import Method, method_of, method_text
+from haxlb.config.server_schedule import granularity
 from haxlb.model.node import Check, CheckKind, HttpUrl, RealServer, Scheduler, VirtualServer
 
 
 def virtual_server_lines(server: VirtualServer, *, mails: bool) -> Iterator[str]:
     """The lines in a `virtual_server` block; `mails` = there is a mail server."""
     yield f"lb_algo {server.scheduler.value}"
-    yield "lb_kind DR"
+    method = _method(server)
+    yield f"lb_kind {method_text(method)}"
     yield f"protocol {server.endpoint.protocol.value}"
+    families = {each.address.version for each in server.endpoints}
+    if server.fwmark and len(families) == 1:
+        yield "ip_family inet6" if 6 in families else "ip_family inet"  # noqa: PLR2004 - the family
     if server.mh_port:
         yield "sh-port" if server.scheduler is Scheduler.SH else "mh-port"
+    yield from _persistence(server)
+    if server.one_packet:
+        yield "ops"
     if server.alpha:
         yield "alpha"
     yield f"quorum {server.quorum}"
@@ -22,13 +32,47 @@ def virtual_server_lines(server: VirtualServer, *, mails: bool) -> Iterator[str]
     yield from scripts(("quorum_up", server.quorum_up), ("quorum_down", server.quorum_down))
     yield from boolean("smtp_alert", server.smtp_alert, default=False)
     if server.sorry_server is not None:
-        yield f"sorry_server {server.sorry_server.address} {server.sorry_server.port}"
+        yield f"sorry_server {_place(server.sorry_server)}"
+        if method_of(server.sorry_server) != method:
+            yield f"sorry_server_lvs_method {method_text(method_of(server.sorry_server))}"
     for each in server.real_servers:
-        yield from block(f"real_server {each.address} {each.port}", _real_server(each, mails=mails))
+        yield from block(f"real_server {_place(each)}", _real_server(each, method, mails=mails))
 
 
-def _real_server(server: RealServer, *, mails: bool) -> Iterator[str]:
+def virtual_server_head(server: VirtualServer) -> str:
+    """The line that opens the block. Groups and what a mark stands for are blocks of their own."""
+    if server.fwmark:
+        return f"virtual_server fwmark {server.fwmark}"
+    if server.group:
+        return f"virtual_server group {word(server.group)}"
+    return f"virtual_server {server.endpoint.address} {server.endpoint.port}"
+
+
+def _method(server: VirtualServer) -> Method:
+    """That of most of its servers: only the others name their own."""
+    ((method, _),) = Counter(map(method_of, server.real_servers)).most_common(1) or ((Method(), 0),)
+    return method
+
+
+def _place(server: RealServer) -> str:
+    return f"{server.address} {server.port}" if server.port else str(server.address)
+
+
+def _persistence(server: VirtualServer) -> Iterator[str]:
+    yield from (f"persistence_timeout {seconds}" for seconds in (server.persistence_s,) if seconds)
+    bits = server.persistence_granularity
+    if bits is not None:
+        yield f"persistence_granularity {granularity(bits, server.endpoint.address.version)}"
+
+
+def _real_server(server: RealServer, method: Method, *, mails: bool) -> Iterator[str]:
     yield f"weight {server.weight}"
+    if method_of(server) != method:
+        yield f"lvs_method {method_text(method_of(server))}"
+    if server.upper_threshold:
+        yield f"uthreshold {server.upper_threshold}"
+    if server.lower_threshold:
+        yield f"lthreshold {server.lower_threshold}"
     if server.inhibit_on_failure:
         yield "inhibit_on_failure"
     yield from scripts(("notify_up", server.notify_up), ("notify_down", server.notify_down))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from haxlb.config.server_head import Head
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
-from haxlb.model.node import RealServer, Scheduler
+from haxlb.model.node import ForwardingMethod, RealServer, Scheduler
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Section
 from keepalived_compat.source import Span
 
-_HASHING = (Scheduler.SH, Scheduler.MH)
+MOST_COMPARED = 256
+"""Servers that a scheduler looks at for each new flow (bpf/choose.h)."""
 
 
 class ServerSense:
@@ -46,34 +50,30 @@ class ServerSense:
                     )
                     return
 
-    def complain_of_persistence(self, scheduler: Scheduler | None) -> None:
-        """persistence_timeout does what it says, or nothing."""
-        entry = self._section.entry("persistence_timeout")
-        if entry is None:
-            return
-        if entry.value == 0:
-            self._complaints.warning(
-                "old-spelling",
-                entry.span,
-                "persistence_timeout 0 is taken as no persistence; keepalived calls it invalid and does the same",
-                "delete the line",
-            )
-            return
-        if scheduler in _HASHING and not self._section.has("sh-port") and not self._section.has("mh-port"):
-            self._complaints.warning(
-                "useless-persistence",
-                entry.span,
-                f"persistence_timeout does nothing here: `lb_algo {scheduler.value}` already sends all connections of"
-                " a client to one server",
-                "delete the line",
-            )
-            return
+    def complain_of_targets(self, head: Head, targets: Iterable[tuple[RealServer, Span]]) -> None:
+        """No server has an address that is served: its packets would come back to the director."""
+        served = {address for address, _ in head.places}
+        for each, where in targets:
+            if each.address in served and each.method is not ForwardingMethod.NAT:
+                self._complaints.warning(
+                    "server-is-vip",
+                    where,
+                    f"{each.key} is a virtual address of {self._title}: to find the server that has it, a director"
+                    " asks for an address of its own",
+                    "name the server's own address",
+                )
+
+    def bearable(self, scheduler: Scheduler, servers: int) -> Scheduler:
+        """The scheduler, or wrr where it would have to compare too many servers for each connection."""
+        if scheduler.hashes or scheduler.takes_turns or servers <= MOST_COMPARED:
+            return scheduler
         self._complaints.error(
-            "not-supported-yet",
-            entry.span,
-            "persistence_timeout is not supported yet: connections of one client may go to different servers",
-            "with `lb_algo sh` a client's connections go to one server",
+            "too-many-servers",
+            self._place("lb_algo"),
+            f"{self._title} has {servers} servers, and {scheduler.value} can compare {MOST_COMPARED}: wrr is taken",
+            "write `lb_algo wrr`, or one that hashes: mh",
         )
+        return Scheduler.WRR
 
     def _place(self, name: str) -> Span:
         entry = self._section.entry(name)

@@ -44,6 +44,11 @@ _SAID_BY_KEEPALIVED = frozenset(
         "useless-preempt-delay",
         "unused-authentication",
         "missing-protocol",
+        "missing-scheduler",
+        "missing-method",
+        "forced-persistence",
+        "port-reset",
+        "useless-flag",
         "no-vip",
         "self-peer",
         "unreachable-quorum",
@@ -86,7 +91,9 @@ def _counts(diagnostic: Diagnostic, *, strict_includes: bool) -> bool:
         return strict_includes
     if diagnostic.severity in (Severity.FATAL, Severity.ERROR):
         return True
-    return diagnostic.severity is Severity.WARNING and diagnostic.code in _SAID_BY_KEEPALIVED
+    return diagnostic.code == "zero-value" or (
+        diagnostic.severity is Severity.WARNING and diagnostic.code in _SAID_BY_KEEPALIVED
+    )
 
 
 def _secured(root: Section) -> bool:

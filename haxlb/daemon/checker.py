@@ -8,19 +8,21 @@ by the wake that it asks for at once, so several changes of one instant are one 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv6Address
 
 from haxlb.daemon.checker_plane import Attachment, DataPlane
 from haxlb.daemon.checker_ports import CheckerReportPort, NeighbourPort, ProbePort, VerdictPort
-from haxlb.daemon.checker_table import Epoch, Neighbour, virtual_server_status, wanted_table
+from haxlb.daemon.checker_sweeps import SweepPort, Sweeps
+from haxlb.daemon.checker_table import Epoch, Neighbour, virtual_server_status, wanted_table, way_to
 from haxlb.daemon.ports import ClockPort, ForwarderPort, ScriptPort, WakePort
 from haxlb.forwarding.wanted import NextHop
 from haxlb.health.monitor import Configured, Effect, Input, Monitor, ProbeEnded, ReachChanged, Woke
 from haxlb.health.outcome import Outcome
 from haxlb.health.pool import PoolChanged, RunScript
 from haxlb.health.timetable import AbandonProbe, StartProbe
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import SECOND_US, NodeConfig, VirtualServer
+from haxlb.model.node import SECOND_US, NodeConfig, RealServer, VirtualServer
 from haxlb.model.status import DataPlaneStatus, VirtualServerStatus
 
 FIRST_TABLE_WITHIN_US = SECOND_US
@@ -42,6 +44,7 @@ class Checker:
         scripts: ScriptPort,
         verdicts: VerdictPort,
         reports: CheckerReportPort,
+        sweeps: SweepPort | None = None,
     ) -> None:
         self._clock = clock
         self._wake = wake
@@ -52,12 +55,13 @@ class Checker:
         self._reports = reports
         self._monitor = Monitor(seed="")
         self._plane = DataPlane(forwarder, reports)
+        self._sweeps = Sweeps(sweeps, reports)
         self._virtual_servers: tuple[VirtualServer, ...] | None = None
-        self._known: dict[IPv4Address, Neighbour] = {}
-        self._followed: dict[IPv4Address, None] = {}
-        self._servers: dict[IPv4Address, None] = {}
+        self._known: dict[IPAddress, Neighbour] = {}
+        self._followed: dict[IPAddress, None] = {}
+        self._servers: dict[IPAddress, list[RealServer]] = {}
         """Of the followed ones, those that are no directors."""
-        self._peers: dict[str, tuple[IPv4Address, ...]] = {}
+        self._peers: dict[str, tuple[IPAddress, ...]] = {}
         self._dirty = False
         self._verdict_changed = False
         self._saved: dict[str, bool] = {}
@@ -83,6 +87,7 @@ class Checker:
             self._plane.want_attachment(
                 Attachment(program=program, interfaces=config.forwarding_interfaces, mode=config.forwarding.mode)
             )
+        self._plane.lifetime_s = max(config.timeouts.tcp_s, config.timeouts.udp_s)
         self._plane.answer("ConfigureChecker")
         self._arm(now)
 
@@ -92,10 +97,10 @@ class Checker:
         self._plane.answer("SwapProgram")
         self._arm(self._clock.now())
 
-    def peers_known(self, interface: str, peers: Iterable[IPv4Address]) -> None:
+    def peers_known(self, interface: str, peers: Iterable[IPAddress]) -> None:
         """The other directors that were heard on this interface; the first that can be reached is asked."""
         now = self._clock.now()
-        self._peers[interface] = tuple(peers)
+        self._peers[interface] = tuple(_scoped(each, interface) for each in peers)
         self._dirty = True
         self._follow(now)
         self._arm(now)
@@ -111,19 +116,21 @@ class Checker:
             self._tell(ProbeEnded(ticket=ticket, outcome=outcome), now)
         self._arm(now)
 
-    def on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
-        """The way to an address is this now, or there is none and why."""
+    def on_neighbour(
+        self, address: IPAddress, next_hop: NextHop | None, reason: str, gateway: IPAddress | None = None
+    ) -> None:
+        """The way to an address is this now, through this gateway, or there is none and why."""
         if address not in self._followed:
             return
         now = self._clock.now()
         former = self._known.get(address)
-        neighbour = Neighbour(next_hop=next_hop, reason="" if next_hop else reason)
+        neighbour = Neighbour(next_hop=next_hop, reason="" if next_hop else reason, gateway=gateway)
         if neighbour == former:
             return
         self._known[address] = neighbour
-        self._log_neighbour(address, former, neighbour)
+        self._log_neighbour(address, self._judged(address, former), self._judged(address, neighbour))
         self._dirty = True
-        self._tell(ReachChanged(address=address, reachable=next_hop is not None), now)
+        self._tell_reach(address, now)
         self._arm(now)
 
     def on_interfaces(self) -> None:
@@ -137,6 +144,7 @@ class Checker:
         now = self._clock.now()
         self._tell(Woke(), now)
         self._settle(now)
+        self._sweeps.on_time(now)
         self._arm(now)
 
     def status(self, epoch_us: int) -> tuple[tuple[VirtualServerStatus, ...], DataPlaneStatus]:
@@ -168,19 +176,36 @@ class Checker:
                 self._dirty = True
 
     def _follow(self, now: int) -> None:
-        wanted: dict[IPv4Address, None] = {}
+        servers: dict[IPAddress, list[RealServer]] = {}
         for virtual_server in self._virtual_servers or ():
-            wanted.update(dict.fromkeys(each.address for each in virtual_server.real_servers))
+            for each in virtual_server.real_servers:
+                servers.setdefault(each.address, []).append(each)
             if virtual_server.sorry_server is not None:
-                wanted[virtual_server.sorry_server.address] = None
-        self._servers = dict(wanted)
+                servers.setdefault(virtual_server.sorry_server.address, []).append(virtual_server.sorry_server)
+        self._servers = servers
+        wanted = dict.fromkeys(servers)
         for peers in self._peers.values():
             wanted.update(dict.fromkeys(peers))
         self._followed = wanted
         for gone in [each for each in self._known if each not in wanted]:
             del self._known[gone]
             self._tell(ReachChanged(address=gone, reachable=False), now)
+        for address in servers:
+            # Another method of forwarding may reach it where the former one did not.
+            if address in self._known:
+                self._tell_reach(address, now)
         self._neighbours.follow(self._followed)
+
+    def _tell_reach(self, address: IPAddress, now: int) -> None:
+        judged = self._judged(address, self._known[address])
+        self._tell(ReachChanged(address=address, reachable=judged is not None and judged.next_hop is not None), now)
+
+    def _judged(self, address: IPAddress, neighbour: Neighbour | None) -> Neighbour | None:
+        """What is known of an address as those that have it see it: behind a gateway, DR reaches nobody."""
+        if neighbour is None or neighbour.gateway is None:
+            return neighbour
+        ways = [way_to(each, {address: neighbour}) for each in self._servers.get(address, ())]
+        return next((each for each in ways if each.next_hop is not None), ways[0] if ways else neighbour)
 
     @property
     def _resolving(self) -> bool:
@@ -195,6 +220,7 @@ class Checker:
             self._dirty = False
             self._plane.want_table(wanted_table(self._monitor.status(), self._known, self._peer()))
         self._plane.settle(now)
+        self._sweeps.start(now)
         if self._verdict_changed:
             # After the maps, never before them: this is a file.
             self._verdict_changed = False
@@ -207,19 +233,24 @@ class Checker:
         for peers in self._peers.values():
             for address in peers:
                 neighbour = self._known.get(address)
-                if neighbour is not None and neighbour.next_hop is not None:
+                # It is asked by a frame that is sent on as it is: no router may be between, nor may it be ourselves.
+                if neighbour is None or neighbour.next_hop is None or neighbour.gateway is not None:
+                    continue
+                if not neighbour.next_hop.local:
                     return neighbour.next_hop
         return None
 
     def _arm(self, now: int) -> None:
-        deadlines = [self._monitor.next_deadline(), self._plane.next_deadline()]
+        deadlines = [self._monitor.next_deadline(), self._plane.next_deadline(), self._sweeps.next_deadline()]
         if self._hold_until is not None and self._resolving:
             deadlines.append(self._hold_until)
         elif self._dirty or self._verdict_changed or self._plane.waiting:
             deadlines.append(now)
         self._wake.wake_at(min((each for each in deadlines if each is not None), default=None))
 
-    def _log_neighbour(self, address: IPv4Address, former: Neighbour | None, neighbour: Neighbour) -> None:
+    def _log_neighbour(self, address: IPAddress, former: Neighbour | None, neighbour: Neighbour | None) -> None:
+        if neighbour is None or former == neighbour:
+            return
         if neighbour.next_hop is None:
             self._reports.log("warning", "neighbour_unreachable", address=address, reason=neighbour.reason)
         elif former is not None and former.next_hop is None:
@@ -232,3 +263,10 @@ class Checker:
                 mac=neighbour.next_hop.destination_mac,
                 former=former.next_hop.destination_mac,
             )
+
+
+def _scoped(peer: IPAddress, interface: str) -> IPAddress:
+    """A link-local address says nothing without its interface."""
+    if isinstance(peer, IPv6Address) and peer.is_link_local and not peer.scope_id:
+        return IPv6Address(f"{peer}%{interface}")
+    return peer

@@ -9,13 +9,15 @@ from haxlb.daemon.ports import ForwarderPort
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US
+from haxlb.model.node import SECOND_US, FlowTimeouts
 from haxlb.model.status import DataPlaneStatus, LinkStatus
 
 FIRST_RETRY_US = SECOND_US
 LAST_RETRY_US = 30 * SECOND_US
 """A forwarder that refuses is asked again after 1, 2, 4 … 30 s, and at every change."""
 ALARM = "forwarder/problem"
+END_EVERY_US = SECOND_US
+"""How often it is looked whether a stateless service's change is over."""
 LOOK_EVERY_US = 5 * SECOND_US
 """How often it is looked whether the program is still attached: an interface that was made anew carries none."""
 
@@ -40,6 +42,11 @@ class DataPlane:
         self._applied: WantedTable | None = None
         self._attachment: Attachment | None = None
         self._attached: Attachment | None = None
+        self._carriers: frozenset[str] = frozenset()
+        """Where it was attached: of a VLAN, the interface below."""
+        self.lifetime_s = FlowTimeouts().tcp_s
+        """Of an established flow without packets."""
+        self._end_at = 0
         self._look_at: int | None = None
         self._retry_at: int | None = None
         self._pause_us = FIRST_RETRY_US
@@ -86,7 +93,10 @@ class DataPlane:
 
     def next_deadline(self) -> int | None:
         """When to `settle` again: after a refusal, or to look whether all is still as it was made."""
-        return self._look_at if self._retry_at is None else self._retry_at
+        if self._retry_at is not None:
+            return self._retry_at
+        ends = None if self._applied is None else self._end_at
+        return min((each for each in (self._look_at, ends) if each is not None), default=None)
 
     def settle(self, now: int) -> None:
         """Write the tables, then attach: a program must never see a packet before its tables are there."""
@@ -95,6 +105,8 @@ class DataPlane:
         if self._retry_at is None or now >= self._retry_at:
             self._retry_at = None
             self._work(now)
+        if self._applied is not None and now >= self._end_at:
+            self._end(now)
         for of in self._answers:
             self._reports.ready(of, self.problem)
         self._answers.clear()
@@ -119,8 +131,12 @@ class DataPlane:
         return DataPlaneStatus(links=links, swaps=self.swaps, verdicts=counters.verdicts, problem=problem)
 
     def _work(self, now: int) -> None:
-        problems = []
-        if self._table is not None and self._table != self._applied:
+        problems: list[str] = []
+        attached, wanted = self._attached, self._attachment
+        if attached is not None and wanted is not None and wanted.program != attached.program and not self._swapping:
+            # A reload that needs another program: that one can do what this one does, not the other way round.
+            problems += self._attach(wanted, now)
+        if not problems and self._table is not None and self._table != self._applied:
             try:
                 self._forwarder.apply(self._table)
                 self._applied = self._table
@@ -133,6 +149,14 @@ class DataPlane:
             problems += self._attach(self._attachment, now)
         self._note(" · ".join(dict.fromkeys(problems)), now)
 
+    def _end(self, now: int) -> None:
+        self._end_at = now + END_EVERY_US
+        try:
+            self._forwarder.settle(now // SECOND_US, self.lifetime_s)
+        except HostError as refusal:
+            self._applied = None
+            self._note(str(refusal), now)
+
     def _look(self, now: int) -> None:
         self._look_at = now + LOOK_EVERY_US
         if self._attached is None:
@@ -144,14 +168,14 @@ class DataPlane:
             # the way to find out, and to say, why it cannot be done.
             self._applied = self._attached = None
             return
-        missing = [each for each in self._attached.interfaces if each not in there]
+        missing = self._carriers - there
         if missing:
-            self._reports.log("warning", "program_missing", interfaces=" ".join(missing))
+            self._reports.log("warning", "program_missing", interfaces=" ".join(sorted(missing)))
             self._attached = None
 
     def _attach(self, wanted: Attachment, now: int) -> list[str]:
         try:
-            self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
+            links = self._forwarder.attach(wanted.program, wanted.interfaces, wanted.mode)
         except HostError as refusal:
             # The tables may be new ones, made where somebody had removed ours: never attach before they are full.
             self._applied = None
@@ -160,6 +184,7 @@ class DataPlane:
             self.swaps += 1
         self._swapping = False
         self._attached = wanted
+        self._carriers = frozenset(each.interface for each in links)
         self._look_at = now + LOOK_EVERY_US
         return []
 

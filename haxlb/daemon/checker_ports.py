@@ -7,10 +7,10 @@ Every call is synchronous, returns at once and raises nothing but HostError; ans
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address
 from typing import Protocol
 
 from haxlb.health.timetable import StartProbe
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import Fact
 
 
@@ -29,8 +29,11 @@ class ProbePort(Protocol):
 class NeighbourPort(Protocol):
     """Finds out how frames reach addresses, and keeps it fresh; comes in through `on_neighbour` and `on_interfaces`."""
 
-    def follow(self, addresses: Iterable[IPv4Address]) -> None:
-        """Follow exactly these. What is known of a new one at once, or found out later, is reported from the loop."""
+    def follow(self, addresses: Iterable[IPAddress]) -> None:
+        """Follow exactly these. What is known of a new one at once, or found out later, is reported from the loop.
+
+        A link-local one has the name of its interface as its scope.
+        """
         ...
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from ipaddress import IPv4Address
+from dataclasses import dataclass, replace
 
 from haxlb.forwarding.wanted import Counters, NextHop, Tally, WantedServer, WantedService, WantedTable
 from haxlb.health.pool import Pool, Serving
 from haxlb.health.rise_fall import RiseFall
-from haxlb.model.addresses import Protocol
-from haxlb.model.node import SECOND_US, Check, Scheduler
+from haxlb.model.addresses import IPAddress
+from haxlb.model.node import SECOND_US, Check, ForwardingMethod, RealServer, VirtualServer
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
 
-_KEEPS_FLOWS = (Scheduler.RR, Scheduler.WRR)
-"""Schedulers whose choice another director can know only by asking the one that made it (ADR 3)."""
+_IPV4_BITS = 32
+_IPV6_BITS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +23,24 @@ class Neighbour:
     next_hop: NextHop | None
     reason: str
     """Why there is none: `no ARP answer from 192.168.10.23 on eth0`; empty when there is one."""
+    gateway: IPAddress | None = None
+    """The router on the way; None = the address is on the link, or this host's own."""
 
 
-Neighbours = Mapping[IPv4Address, Neighbour]
+Neighbours = Mapping[IPAddress, Neighbour]
 _UNKNOWN = Neighbour(next_hop=None, reason="its link-layer address is not resolved yet")
+
+
+def way_to(server: RealServer, neighbours: Neighbours) -> Neighbour:
+    """How packets reach a server by its method of forwarding. DR changes the frame only: no router may be between."""
+    known = neighbours.get(server.address, _UNKNOWN)
+    if known.gateway is None or server.method is not ForwardingMethod.DR:
+        return known
+    reason = (
+        f"{server.address} is behind the gateway {known.gateway}: DR needs the real server on the link;"
+        " `lvs_method TUN` or NAT reaches it"
+    )
+    return replace(known, next_hop=None, reason=reason)
 
 
 def wanted_table(pools: Iterable[Pool], neighbours: Neighbours, peer: NextHop | None) -> WantedTable:
@@ -37,23 +50,58 @@ def wanted_table(pools: Iterable[Pool], neighbours: Neighbours, peer: NextHop | 
 
 def _service(pool: Pool, neighbours: Neighbours, peer: NextHop | None) -> WantedService:
     virtual_server = pool.virtual_server
-    asks = virtual_server.scheduler in _KEEPS_FLOWS and virtual_server.endpoint.protocol is Protocol.TCP
+    bits = virtual_server.persistence_granularity
+    ipv4 = virtual_server.endpoint.address.version == 4  # noqa: PLR2004 - the family
+    servers = _servers(pool, neighbours)
     return WantedService(
-        endpoint=virtual_server.endpoint,
+        name=virtual_server.name,
+        endpoints=virtual_server.endpoints,
         scheduler=virtual_server.scheduler,
         hash_port=virtual_server.mh_port,
-        servers=tuple(_server(each, neighbours) for each in pool.serving()),
-        peer=peer if asks else None,
+        servers=servers,
+        peer=_whom_to_ask(peer, servers),
+        persistence_s=virtual_server.persistence_s,
+        persistence_mask=bits if bits is not None and ipv4 else _IPV4_BITS,
+        persistence_prefix=bits if bits is not None and not ipv4 else _IPV6_BITS,
+        one_packet=virtual_server.one_packet,
     )
 
 
-def _server(serving: Serving, neighbours: Neighbours) -> WantedServer:
+def _whom_to_ask(peer: NextHop | None, servers: Iterable[WantedServer]) -> NextHop | None:
+    """The other director, but where this host is a server and that one is known by a link that leads to no server.
+
+    What it has placed here then comes from another MAC of it. Taken for a client's packet of an unknown flow it would
+    be a question, the answer the same packet again, and so on without an end.
+    """
+    ways = [each.next_hop for each in servers if each.next_hop is not None]
+    links = {(way.interface_index, way.vlan) for way in ways if not way.local}
+    if peer is None or not any(way.local for way in ways) or not links:
+        return peer
+    return peer if (peer.interface_index, peer.vlan) in links else None
+
+
+def _servers(pool: Pool, neighbours: Neighbours) -> tuple[WantedServer, ...]:
+    blocks = {(each.server.address, each.server.port): each.server for each in pool.members.values()}
+    sorry = pool.virtual_server.sorry_server
+    return tuple(
+        _server(each, sorry if each.is_sorry and sorry else blocks[each.address, each.port], neighbours)
+        for each in pool.serving()
+    )
+
+
+def _server(serving: Serving, server: RealServer, neighbours: Neighbours) -> WantedServer:
     return WantedServer(
         address=serving.address,
         port=serving.port,
         weight=serving.weight,
         alive=serving.alive,
-        next_hop=neighbours.get(serving.address, _UNKNOWN).next_hop,
+        next_hop=way_to(server, neighbours).next_hop,
+        method=server.method,
+        tunnel=server.tunnel,
+        tunnel_port=server.tunnel_port,
+        tunnel_checksum=server.tunnel_checksum,
+        upper_threshold=server.upper_threshold,
+        lower_threshold=server.lower_threshold,
     )
 
 
@@ -74,35 +122,37 @@ def virtual_server_status(
     """One virtual server; its sorry server is always the last of the list, in the pool only while it serves."""
     virtual_server = pool.virtual_server
     endpoint = virtual_server.endpoint
-    in_pool = {
-        each.key
-        for each in pool.serving()
-        if each.alive and each.weight and neighbours.get(each.address, _UNKNOWN).next_hop is not None
-    }
-    effective = {each.key: each.weight for each in pool.serving()}
+    serving = {(each.address, each.port): each for each in pool.serving() if not each.is_sorry}
     servers = []
-    for key, member in pool.members.items():
-        neighbour = neighbours.get(member.server.address, _UNKNOWN)
-        probed = [each for check in member.server.checks if (each := checks[check].probed_at_us) is not None]
-        tally = counters.servers.get((endpoint, key), Tally())
+    for member in pool.members.values():
+        server = member.server
+        effective = serving[server.address, server.port]
+        way = way_to(server, neighbours)
+        probed = [each for check in server.checks if (each := checks[check].probed_at_us) is not None]
         servers.append(
-            RealServerStatus(
-                address=member.server.address,
-                port=member.server.port,
-                weight=effective[key],
-                up=member.up,
-                in_pool=key in in_pool,
-                reason=neighbour.reason if member.up and neighbour.reason else member.reason,
-                since_at=epoch.at(member.since_us),
-                checked_at=epoch.at(max(probed)) if probed else None,
-                mac=neighbour.next_hop.destination_mac if neighbour.next_hop else None,
-                packets=tally.packets,
-                bytes=tally.bytes,
-                flows=tally.flows,
+            _with_counters(
+                RealServerStatus(
+                    address=server.address,
+                    port=server.port,
+                    weight=effective.weight,
+                    up=member.up,
+                    in_pool=effective.alive and bool(effective.weight) and way.next_hop is not None,
+                    reason=way.reason if member.up and way.reason else member.reason,
+                    since_at=epoch.at(member.since_us),
+                    checked_at=epoch.at(max(probed)) if probed else None,
+                    mac=way.next_hop.destination_mac if way.next_hop else None,
+                    method=server.method.value,
+                    upper_threshold=server.upper_threshold,
+                    lower_threshold=server.lower_threshold,
+                    local=way.next_hop is not None and way.next_hop.local,
+                ),
+                virtual_server,
+                server,
+                counters,
             )
         )
     servers += _sorry_status(pool, neighbours, counters, epoch)
-    total = counters.services.get(endpoint, Tally())
+    total = counters.services.get(virtual_server.name, Tally())
     return VirtualServerStatus(
         address=endpoint.address,
         port=endpoint.port,
@@ -114,6 +164,9 @@ def virtual_server_status(
         packets=total.packets,
         bytes=total.bytes,
         flows=total.flows,
+        name=virtual_server.name,
+        endpoints=tuple(map(str, virtual_server.endpoints)),
+        persistence_s=virtual_server.persistence_s,
     )
 
 
@@ -121,21 +174,30 @@ def _sorry_status(pool: Pool, neighbours: Neighbours, counters: Counters, epoch:
     sorry = pool.virtual_server.sorry_server
     if sorry is None:
         return []
-    neighbour = neighbours.get(sorry.address, _UNKNOWN)
-    tally = counters.servers.get((pool.virtual_server.endpoint, sorry.key), Tally())
-    return [
-        RealServerStatus(
-            address=sorry.address,
-            port=sorry.port,
-            weight=max(1, sorry.weight),
-            up=True,
-            in_pool=pool.sorry_serves and neighbour.next_hop is not None,
-            reason=neighbour.reason or ("serves: no quorum" if pool.sorry_serves else "waits: the quorum is up"),
-            since_at=epoch.at(pool.quorum_since_us),
-            mac=neighbour.next_hop.destination_mac if neighbour.next_hop else None,
-            packets=tally.packets,
-            bytes=tally.bytes,
-            flows=tally.flows,
-            is_sorry=True,
-        )
-    ]
+    way = way_to(sorry, neighbours)
+    status = RealServerStatus(
+        address=sorry.address,
+        port=sorry.port,
+        weight=max(1, sorry.weight),
+        up=True,
+        in_pool=pool.sorry_serves and way.next_hop is not None,
+        reason=way.reason or ("serves: no quorum" if pool.sorry_serves else "waits: the quorum is up"),
+        since_at=epoch.at(pool.quorum_since_us),
+        mac=way.next_hop.destination_mac if way.next_hop else None,
+        method=sorry.method.value,
+        local=way.next_hop is not None and way.next_hop.local,
+        is_sorry=True,
+    )
+    return [_with_counters(status, pool.virtual_server, sorry, counters)]
+
+
+def _with_counters(
+    status: RealServerStatus, virtual_server: VirtualServer, server: RealServer, counters: Counters
+) -> RealServerStatus:
+    """The same with what the forwarder has counted for it."""
+    key = (virtual_server.name, server.key)
+    tally, load = counters.servers.get(key, Tally()), counters.loads.get(key)
+    status = replace(status, packets=tally.packets, bytes=tally.bytes, flows=tally.flows)
+    if load is None:
+        return status
+    return replace(status, active=load.active, inactive=load.inactive, overloaded=load.overloaded)

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from haxlb.daemon.chronicle import Chronicle
-from haxlb.daemon.control import Answer, Failover, Reload, Resume, Step, Swap
+from haxlb.daemon.control import Answer, Failover, Reload, Resume, SetWeight, Step, Swap
 from haxlb.daemon.handover import HandOverProcedure
+from haxlb.daemon.live_weights import MOST, find
 from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.messages import SwapProgram
 from haxlb.daemon.notifier import Notifier
@@ -20,7 +21,7 @@ from haxlb.daemon.survey import Survey
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.status import InstanceStatus
 
-Changing = Reload | Failover | Resume | Swap
+Changing = Reload | Failover | Resume | Swap | SetWeight
 
 
 class Commands:
@@ -68,7 +69,7 @@ class Commands:
     @contextlib.asynccontextmanager
     async def turn(self, request: Changing, step: Callable[[Step], None]) -> AsyncIterator[None]:
         """Wait until this may be done; `step` hears of it where that is not now."""
-        lock = self.alone if isinstance(request, Reload | Swap) else self._reloader.roles
+        lock = self.alone if isinstance(request, Reload | Swap | SetWeight) else self._reloader.roles
         if lock.locked():
             step(Step(subject="", step="wait", ok=True, reason=self._occupation(request)))
         async with lock:
@@ -77,7 +78,7 @@ class Commands:
     def _occupation(self, request: Changing) -> str:
         if not self.started:
             return "haxlb is starting"
-        if isinstance(request, Reload | Swap):
+        if isinstance(request, Reload | Swap | SetWeight):
             return "a reload or a swap is under way"
         return "a hand-over is under way, or a configuration is being put in force"
 
@@ -94,6 +95,8 @@ class Commands:
                 return self._resume(request)
             case Swap():
                 return await self._swap()
+            case SetWeight():
+                return await self._set_weight(request)
 
     async def _reload(self, request: Reload) -> Answer:
         try:
@@ -191,3 +194,36 @@ class Commands:
         self._chronicle.clear_alarm("forwarder/not-built", "built and swapped in")
         self._chronicle.note("info", "program_swapped", "forwarder program swapped", program=program)
         return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
+
+    async def _set_weight(self, request: SetWeight) -> Answer:
+        virtual_server, server = find(self._standing.config, request.virtual_server, request.real_server)
+        weights, weight = self._standing.weights, request.weight
+        if weight is not None and not 0 <= weight <= MOST:
+            return Answer(ok=False, exit_code=2, message=f"a weight is a number from 0 to {MOST}, not {weight}")
+        former = weights.get(virtual_server, server)
+        subject = f"{virtual_server.name} {server.key}"
+        if weight == former:
+            said = (
+                f"its weight is {weight} already" if weight is not None else "its weight is the configured one already"
+            )
+            return Answer(ok=True, message=f"{subject}: {said}")
+        weights.set(virtual_server, server, weight)
+        problem = await self._processes.order("checker", self._standing.checker_orders(), ORDER_PATIENCE_S)
+        before = server.weight if former is None else former
+        after = f"{server.weight}, as configured" if weight is None else f"{weight} (configured: {server.weight})"
+        said = f"{subject}: weight {before} -> {after}"
+        self._chronicle.note(
+            "warning" if problem else "info",
+            "weight_set",
+            f"{said}; {problem}" if problem else said,
+            virtual_server=virtual_server.name,
+            real_server=server.key,
+            weight=str(server.weight if weight is None else weight),
+            problem=problem,
+        )
+        if problem:
+            # It stays set: the checker tries again what it could not do, and one that is started anew is told.
+            return Answer(
+                ok=False, exit_code=1, message=f"{said}, but it is not in force: {problem}", remedy="see haxlb show"
+            )
+        return Answer(ok=True, message=said)

@@ -54,7 +54,19 @@ class Swap:
     """Compile the forwarder anew and exchange the attached program without a gap."""
 
 
-Request = Show | Reload | Failover | Resume | Swap
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetWeight:
+    """Give a real server another weight than the configuration does, until this is ended or haxlb is restarted."""
+
+    virtual_server: str
+    """As `haxlb show` names it: `10.0.0.1:80`, `TCP 10.0.0.1:80`, `[10.0.0.1]:tcp:80`, the name of its group."""
+    real_server: str
+    """`address:port`, or the address alone where that is enough."""
+    weight: int | None = None
+    """0 = no new flows; None = that of the configuration again."""
+
+
+Request = Show | Reload | Failover | Resume | Swap | SetWeight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,8 @@ class ConfigureSpeaker:
     """The nftables table of this haxlb: two of them in one network namespace have one each."""
     successions: tuple[Succession, ...] = ()
     """To a spare that takes the place of a dead speaker: what it is MASTER of from now on."""
+    bpf_directory: str = ""
+    """Where the data plane is pinned, which must know the virtual MACs of MASTERs; empty = nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,11 @@ class GarpFrames:
     """Supervisor to speaker: these have been crafted; others of its frames stay as they are. There is no answer."""
 
     frames: tuple[GarpFrame, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlaneReady:
+    """Supervisor to speaker: the data plane may be a new one, which knows no virtual MAC yet. There is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +229,7 @@ class TrackerStatus:
 Message = (
     ConfigureSpeaker
     | GarpFrames
+    | DataPlaneReady
     | StandBy
     | ConfigureTracker
     | Tracked

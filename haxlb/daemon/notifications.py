@@ -51,18 +51,18 @@ def vrrp_line(due: NotifyDue) -> str:
     return f'{due.subject} "{one_line(due.name)}" {due.state} {due.priority}\n'
 
 
-def quorum_line(fact: QuorumChanged) -> str:
-    """The FIFOs' line: `VS [10.0.0.1]:tcp:80 UP`.
+def quorum_line(fact: QuorumChanged, server: VirtualServer | None) -> str:
+    """The FIFOs' line: `VS [10.0.0.1]:tcp:80 UP`, of a group `VS [web]:0 UP`, of a mark `VS FWM 5 UP`.
 
     keepalived's ends with a NUL byte behind the newline; readers that split at newlines find it before the next
     line. haxlb writes none.
     """
-    return f"VS {one_line(fact.virtual_server)} {_up(fact.up)}\n"
+    return f"VS {_service(fact.virtual_server, server)} {_up(fact.up)}\n"
 
 
 def backend_line(fact: BackendChanged, server: VirtualServer | None) -> str:
     """The FIFOs' line: `RS [10.0.0.9]:tcp:80 [10.0.0.1]:tcp:80 DOWN`."""
-    return f"RS {_real_server(fact, server)} {one_line(fact.virtual_server)} {_up(fact.up)}\n"
+    return f"RS {_real_server(fact, server)} {_service(fact.virtual_server, server)} {_up(fact.up)}\n"
 
 
 def vrrp_mail(due: NotifyDue, node: str) -> Mail | None:
@@ -121,6 +121,13 @@ def real_server_of(fact: BackendChanged, server: VirtualServer | None) -> RealSe
 def one_line(text: str) -> str:
     """Without line breaks and other control characters: a name must not begin a line or a header of its own."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _service(name: str, server: VirtualServer | None) -> str:
+    """The virtual server as keepalived writes it into FIFOs. Its groups have the port of the first entry's place, 0."""
+    if server is not None and server.fwmark:
+        return f"FWM {server.fwmark}"
+    return one_line(f"[{server.group}]:0" if server is not None and server.group else name)
 
 
 def _real_server(fact: BackendChanged, server: VirtualServer | None) -> str:

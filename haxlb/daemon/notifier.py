@@ -146,7 +146,7 @@ class Notifier:
         server = _server(config, fact.virtual_server)
         state = "UP" if fact.up else "DOWN"
         if isinstance(fact, QuorumChanged):
-            self._outlets.fifos.write(quorum_line(fact), lvs=True)
+            self._outlets.fifos.write(quorum_line(fact, server), lvs=True)
             if server and server.smtp_alert:
                 self._send(("VS", fact.virtual_server), state, quorum_mail(fact, config.node))
             return
@@ -184,7 +184,7 @@ class Notifier:
             del self._departed[oldest]
             self._told.pop(oldest, None)
         self._known = known
-        services = {str(each.endpoint) for each in config.virtual_servers}
+        services = {each.name for each in config.virtual_servers}
         self._mailed = {key: state for key, state in self._mailed.items() if key in known or key[1] in services}
         what = config.notification
         self._outlets.scripts.configure(what.scripts, self._standing.config_directory)
@@ -234,4 +234,4 @@ def _moved(key: _Key, names: dict[str, str]) -> _Key:
 
 
 def _server(config: NodeConfig, name: str) -> VirtualServer | None:
-    return next((each for each in config.virtual_servers if str(each.endpoint) == name), None)
+    return next((each for each in config.virtual_servers if each.name == name), None)

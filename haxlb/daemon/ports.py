@@ -108,6 +108,14 @@ class AnnouncePort(Protocol):
         ...
 
 
+class VirtualMacPort(Protocol):
+    """Tells the forwarder of this host which virtual MACs are its own at the moment."""
+
+    def accept(self, macs: frozenset[tuple[str, str]]) -> None:
+        """Take frames to exactly these, each a base interface and a MAC. A failure is logged by the adapter."""
+        ...
+
+
 class RoutePort(Protocol):
     """The routes and rules of this host."""
 
@@ -176,6 +184,13 @@ class ForwarderPort(Protocol):
 
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
+        ...
+
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        """End what changes of stateless services have left to be ended: to be called about once a second.
+
+        `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of an established flow without packets. Raises HostError.
+        """
         ...
 
     def counters(self) -> Counters:

@@ -54,7 +54,7 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
     plan = plan_reload(old, new)
     scripts = old.notification.scripts != new.notification.scripts  # speaker and checker run some, too
     speaker = not plan.instances.none or not plan.sync_groups.none or _host_side(old) != _host_side(new)
-    forwarding = old.forwarding != new.forwarding or old.checker != new.checker
+    forwarding = (old.forwarding, old.checker, old.timeouts) != (new.forwarding, new.checker, new.timeouts)
     moved = old.forwarding_interfaces != new.forwarding_interfaces
     later = []
     if old.node != new.node:
@@ -135,6 +135,8 @@ class ReloadProcedure:
                 program = await self._build(config)
             elif too_much := self._world.builder.excess(config):
                 raise HostError(too_much, remedy=_REMAKE)
+            elif self._world.builder.outdated(config):
+                program = await self._world.builder.extend(config)
         async with self.roles:
             self._world.routers.claim(config.instances)
             renamed = standing.adopt(config)

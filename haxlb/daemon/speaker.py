@@ -21,6 +21,7 @@ from haxlb.daemon.ports import (
     RecorderPort,
     ReportPort,
     RoutePort,
+    VirtualMacPort,
     WakePort,
 )
 from haxlb.daemon.speaker_effects import Executor
@@ -78,6 +79,7 @@ class Speaker:
         notify: NotifyPort,
         reports: ReportPort,
         recorder: RecorderPort | None = None,
+        macs: VirtualMacPort | None = None,
         epoch_offset_us: int = 0,
     ) -> None:
         """`epoch_offset_us`: the wall clock less `clock`, for sequence numbers of authentication headers and `lag`."""
@@ -97,6 +99,7 @@ class Speaker:
             reports=reports,
             contested=self._contested,
             recorder=recorder,
+            macs=macs,
         )
         self._groups = GroupDriver(tell=self._tell_alone, notify=notify)
         self._results = KnownResults(self._link)

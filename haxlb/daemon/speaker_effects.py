@@ -13,8 +13,10 @@ from haxlb.daemon.ports import (
     RecorderPort,
     ReportPort,
     RoutePort,
+    VirtualMacPort,
 )
 from haxlb.daemon.speaker_announcements import AnnouncementQueue
+from haxlb.daemon.speaker_macs import MacKeeper
 from haxlb.daemon.speaker_member import Member
 from haxlb.daemon.speaker_routes import RouteKeeper
 from haxlb.daemon.speaker_vips import VipKeeper
@@ -50,6 +52,7 @@ class Executor:
         reports: ReportPort,
         contested: Callable[[Member, int], None],
         recorder: RecorderPort | None = None,
+        macs: VirtualMacPort | None = None,
     ) -> None:
         """`contested` is called where an instance has announced because it heard a lower priority."""
         self._adverts = adverts
@@ -60,6 +63,7 @@ class Executor:
         self._vips = VipKeeper(addresses=vips, announcer=announcer, reports=reports)
         self._routes = None if routes is None else RouteKeeper(routes=routes, reports=reports)
         self._queue = AnnouncementQueue(announcer)
+        self._macs = None if macs is None else MacKeeper(macs)
         self._methods: dict[type, Callable[[Member, Any, int], None]] = {
             SendAdvert: self._send,
             Announce: self._announce,
@@ -81,10 +85,15 @@ class Executor:
 
     def run(self, member: Member, effects: Iterable[Effect], now: int) -> None:
         """Do all of these, in order."""
-        if self._recorder is not None and effects and member.router.role is not Role.MASTER:
+        master = member.router.role is Role.MASTER
+        if self._recorder is not None and effects and not master:
             self._recorder.left(member.instance.key)
+        if self._macs is not None and master:
+            self._macs.enter(member.instance)
         for effect in effects:
             self._methods[type(effect)](member, effect, now)
+        if self._macs is not None and not master:
+            self._macs.leave(member.instance.key)
 
     def claim(self, member: Member, effects: Iterable[Effect]) -> None:
         """These are about to be done: what they put on, no other instance takes off meanwhile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from haxlb.daemon.live_weights import LiveWeights
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, ConfigureTracker, GarpFrame, PeersKnown, Tracked
 from haxlb.daemon.tracking import Key, same_things, tracker_orders
 from haxlb.model.addresses import IPAddress, Vip
@@ -38,6 +39,8 @@ class Standing:
     """Instances whose peer was found to want the checksum of unicast as older keepalived makes it."""
     results: dict[Key, TrackResult] = field(default_factory=dict)
     """The last ones of the tracker; in force as long as there is no other one, also while there is no tracker."""
+    weights: LiveWeights = field(default_factory=LiveWeights)
+    """What an operator has set on this daemon."""
     _heard: dict[str, dict[IPAddress, None]] = field(default_factory=dict)
     """By interface, the one heard last at the end."""
     _silenced: frozenset[tuple[str, IPAddress]] = frozenset()
@@ -115,6 +118,7 @@ class Standing:
         former = {each.key: each.name for each in self.config.instances}
         names = {former[each.key]: each.name for each in config.instances if each.key in former}
         self.config = config
+        self.weights.keep(config)
         self.roles = {names[name]: role for name, role in self.roles.items() if name in names}
         self.yielded = tuple(names[name] for name in self.yielded if name in names)
         self.old_checksums = frozenset(names[name] for name in self.old_checksums if name in names)
@@ -135,12 +139,13 @@ class Standing:
             results=tuple(self.results.values()),
             firewall_table=self.firewall_table,
             successions=successions,
+            bpf_directory=self.bpf_directory,
         )
 
     def checker_orders(self) -> ConfigureChecker:
         """What the checker shall do."""
         return ConfigureChecker(
-            config=self.config,
+            config=self.weights.applied(self.config),
             bpf_directory=self.bpf_directory,
             program=self.program,
             config_directory=self.config_directory,

@@ -22,7 +22,9 @@ from haxlb.daemon.crafting import Crafting
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
     CheckerStatus,
+    ConfigureChecker,
     ConfigureSpeaker,
+    DataPlaneReady,
     HandOver,
     Happened,
     LinkAltered,
@@ -31,6 +33,7 @@ from haxlb.daemon.messages import (
     Notify,
     Ready,
     SpeakerStatus,
+    SwapProgram,
     Tracked,
     TrackerStatus,
 )
@@ -93,6 +96,8 @@ class Supervisor:
         )
         self._stopping = asyncio.Event()
         self._stop_reason = ""
+        self._attached = ""
+        """The program that the checker has put in force last."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- life
@@ -206,10 +211,7 @@ class Supervisor:
             case Logged():
                 self._world.log.log(message.level, message.event, **{**message.fields, "process": name})
             case Ready():
-                self._processes.take_ready(name, message)
-                # Not before: a speaker that has not answered may still run those that are to go.
-                if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
-                    self._world.routers.keep(orders.instances)
+                self._take_ready(name, message)
             case Notify():
                 self._notifier.take(message.due)
             case SpeakerStatus() | CheckerStatus() | TrackerStatus():
@@ -223,6 +225,23 @@ class Supervisor:
                 self._crafting.for_link(message)
             case _:
                 self._world.log.log("warning", "unexpected_message", process=name, kind=type(message).__name__)
+
+    def _take_ready(self, name: str, ready: Ready) -> None:
+        self._processes.take_ready(name, ready)
+        if name == "checker" and not ready.problem:
+            self._tell_of_data_plane(swapped=ready.of == SwapProgram.__name__)
+        # Not before: a speaker that has not answered may still run those that are to go.
+        if name == "speaker" and (orders := self._processes.in_force(name, ConfigureSpeaker)):
+            self._world.routers.keep(orders.instances)
+
+    def _tell_of_data_plane(self, *, swapped: bool) -> None:
+        """Whoever builds a program may have made its tables anew; a reload that builds none has not."""
+        orders: SwapProgram | ConfigureChecker | None = self._processes.in_force("checker", ConfigureChecker)
+        if swapped:
+            orders = self._processes.in_force("checker", SwapProgram)
+        if orders is not None and (swapped or orders.program != self._attached):
+            self._attached = orders.program
+            self._processes.send("speaker", DataPlaneReady())
 
     def _take_status(self, name: str, status: SpeakerStatus | CheckerStatus | TrackerStatus) -> None:
         match status:
@@ -325,7 +344,7 @@ class Supervisor:
             config_problem=self._commands.config_problem,
             instances=self._survey.instances,
             lag=self._survey.lag,
-            virtual_servers=self._survey.virtual_servers,
+            virtual_servers=self._standing.weights.marked(self._survey.virtual_servers, self._standing.config),
             data_plane=self._survey.data_plane,
             tracked=self._survey.tracked,
             alarms=self._chronicle.alarms(),

@@ -106,6 +106,14 @@ class BuilderPort(Protocol):
         """Compile, verify and pin the forwarder; the path of the pinned program. Raises HostError."""
         ...
 
+    async def extend(self, config: NodeConfig) -> str:
+        """The same with all that the last program can do: it takes over before the tables change. Raises HostError."""
+        ...
+
+    def outdated(self, config: NodeConfig) -> bool:
+        """Whether the program that was built last cannot do what `config` needs."""
+        ...
+
     def attached(self, config: NodeConfig) -> bool:
         """Whether a forwarder of an earlier run is still attached for this configuration."""
         ...

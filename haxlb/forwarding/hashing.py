@@ -1,11 +1,12 @@
-"""The forwarder's hash (`mix` in bpf/flow.h): directors that share a configuration choose the same slot."""
+"""The forwarder's hashes (`mix`, `ring_hash`, `identify` of bpf/): directors alike choose the same slot."""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address
 from typing import Final
 
-_WORD: Final = 0xFFFFFFFF
+from haxlb.model.addresses import IPAddress
+
 _LONG: Final = 0xFFFFFFFFFFFFFFFF
 
 
@@ -16,15 +17,40 @@ def mix(a: int, b: int) -> int:
     return (mixed * 0xBF58476D1CE4E5B9 & _LONG) >> 32
 
 
-def ring_hash(source: IPv4Address, port: int | None) -> int:
-    """Hash of a client for sh and mh; `port` None where only the address counts."""
-    # The program reads address and port from the wire as a little-endian machine does.
-    wire_port = 0 if port is None else int.from_bytes(port.to_bytes(2, "big"), "little")
-    return mix(int.from_bytes(source.packed, "little"), wire_port)
+def _mix_address(seed: int, packed: bytes) -> int:
+    """Of the sixteen bytes of an IPv6 address, read as a little-endian machine reads them."""
+    words = [int.from_bytes(packed[at : at + 4], "little") for at in (0, 4, 8, 12)]
+    first = mix(words[0] ^ seed, words[1])
+    return mix(words[2] ^ first, words[3])
 
 
-def bucket_index(source: IPv4Address, port: int, service: int, *, seed: int, buckets: int) -> int:
-    """Which bucket of the flow table a flow belongs to."""
-    address = int.from_bytes(source.packed, "little") ^ seed
-    wire_port = int.from_bytes(port.to_bytes(2, "big"), "little")
-    return mix(address & _WORD, service << 16 | wire_port) & (buckets - 1)
+def _wire_port(port: int) -> int:
+    return int.from_bytes(port.to_bytes(2, "big"), "little")
+
+
+def address_hash(address: IPAddress) -> int:
+    """32 bits that stand for an address: an IPv4 one itself, as a little-endian machine reads it."""
+    if isinstance(address, IPv4Address):
+        return int.from_bytes(address.packed, "little")
+    return _mix_address(0, address.packed)
+
+
+def ring_hash(address: IPAddress, port: int | None) -> int:
+    """Hash of a packet for sh, mh (of its source) and dh (of its destination); `port` None: the address alone."""
+    wire_port = 0 if port is None else _wire_port(port)
+    if isinstance(address, IPv4Address):
+        return mix(int.from_bytes(address.packed, "little"), wire_port)
+    return mix(_mix_address(0, address.packed), wire_port)
+
+
+def flow_hash(source: IPv4Address, port: int, frontend: int, *, seed: int) -> int:
+    """What says in which bucket of `flows` and `half_open` a flow is: the lower bits count."""
+    address = int.from_bytes(source.packed, "little")
+    return mix(address ^ seed, frontend << 16 | _wire_port(port))
+
+
+def wide_flow_hash(source: IPAddress, port: int, frontend: int, *, seed: int, destination_port: int = 0) -> int:
+    """The same of `wide_flows` and `wide_half_open`; `destination_port` of an endpoint for all ports, else 0."""
+    packed = source.packed.rjust(16, b"\0")
+    low = _wire_port(destination_port) << 16 | 1
+    return mix(low ^ _mix_address(seed, packed), frontend << 16 | _wire_port(port))

@@ -1,23 +1,21 @@
-"""The shapes of bpf/abi.h in Python: records of the maps, and the maps themselves.
+"""The shapes of bpf/abi.h in Python: the maps, and what they are called.
 
-A test compiles abi.h and compares sizes, offsets and constants with this module.
+A test compiles abi.h and compares sizes, offsets and constants with this module and with haxlb.forwarding.records.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
-from ipaddress import IPv4Address
-from typing import Final, Self
+from typing import Final
 
-from haxlb.forwarding.wanted import NextHop, Tally
-from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.forwarding.wanted import Tally
 
-ABI_VERSION: Final = 1
-SHAPES_DIGEST: Final = "67f1d161"
+ABI_VERSION: Final = 2
+SHAPES_DIGEST: Final = "fb65d633"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -25,54 +23,68 @@ it finds on disk: haxlb may have been exchanged under it."""
 
 RING_SLOTS: Final = 16384
 RING_SLOTS_PER_ELEMENT: Final = 32
-RING_ELEMENTS: Final = RING_SLOTS // RING_SLOTS_PER_ELEMENT
+LIST_SERVERS: Final = 256
+EXCEPTION_SLOTS: Final = 512
+EXCEPTION_ELEMENTS: Final = RING_SLOTS // EXCEPTION_SLOTS
 FLOW_WAYS: Final = 4
-
-SELECT_HALF: Final = 0x01
-SELECT_PEER: Final = 0x02
-SELECT_PEER_KNOWN: Final = 0x04
-HALF_SEQUENCE: Final = 0x01
-HALF_HASH_PORT: Final = 0x02
-BACKEND_ALIVE: Final = 0x01
-BACKEND_HOP: Final = 0x02
-BACKEND_LOCAL: Final = 0x04
+GENERATIONS: Final = 3
+"""In use; the record has a fourth, so that two bits are a safe mask."""
+PROGRAMS: Final = (
+    "decide4",
+    "decide4_wide",
+    "decide6",
+    "place4",
+    "place4_wide",
+    "place6",
+    "any",
+    "any4",
+    "any6",
+    "compare",
+    "locate",
+    "related4",
+    "related6",
+    "tunnel",
+    "nat",
+    "reply",
+    "tag",
+    "too_big",
+    "expect",
+)
+"""Parts of the program by their place in `programs`; a part is the function haxlb_<name>. haxlb_forward is attached."""
+PROGRAM_PLACES: Final = 24
 
 LIFETIME_CLAIMED: Final = 1
-LIFETIME_TCP_NEW: Final = 60
-LIFETIME_TCP_ESTABLISHED: Final = 900
-LIFETIME_TCP_CLOSING: Final = 120
-LIFETIME_UDP: Final = 300
+LIFETIME_NEW: Final = 60
+NEW_SURE: Final = 3
+CLOSING_SURE: Final = 2
+SWEEP_BUCKETS: Final = 16
+"""Of one run of the sweep; every table holds a multiple."""
 
 REASONS: Final = (
     "forwarded",
+    "hashed",
     "new_flow",
     "moved_flow",
     "unknown_flow",
     "table_full",
+    "icmp_error",
+    "later_fragment",
+    "reply",
+    "too_big",
     "asked_peer",
-    "not_ipv4",
+    "not_ip",
     "malformed",
     "fragment",
-    "not_tcp_udp",
+    "other_protocol",
     "no_service",
     "not_for_us",
     "local",
     "loop",
     "no_server",
+    "no_room",
+    "hop_limit",
 )
 """Names of `enum reason`, in its order."""
-
-
-class FlowState(IntEnum):
-    """FLOW_… of abi.h."""
-
-    EMPTY = 0
-    CLAIMED = 1
-    TCP_NEW = 2
-    TCP_ESTABLISHED = 3
-    TCP_CLOSING = 4
-    UDP_NEW = 5
-    UDP = 6
 
 
 class MapKind(IntEnum):
@@ -80,7 +92,14 @@ class MapKind(IntEnum):
 
     HASH = 1
     ARRAY = 2
+    PROG_ARRAY = 3
     PERCPU_ARRAY = 6
+    LRU_HASH = 9
+    DEVMAP_HASH = 25
+
+
+_MOST_HALF_OPEN_BUCKETS: Final = 1 << 16
+"""262,144 flows, and 4 MiB of the narrow ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +107,35 @@ class Sizes:
     """How much the tables hold."""
 
     services: int = 64
+    frontends: int = 256
+    """Endpoints of all services."""
     backends: int = 4096
     """Real servers of all services, those that left lately included."""
+    rings: int = 8192
+    """Elements of 32 slots, of all generations of all rings."""
     flow_buckets_log2: int = 16
+    replies: int = 1 << 16
+    """Flows of NAT."""
 
     @property
     def flow_buckets(self) -> int:
-        """Number of 64-byte buckets."""
+        """Number of 64-byte buckets of four flows."""
         return 1 << self.flow_buckets_log2
+
+    @property
+    def half_open_buckets(self) -> int:
+        """The same of flows of one packet: so few that a flood stays in the CPU's caches."""
+        return min(max(self.flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
+
+    @property
+    def wide_flow_buckets(self) -> int:
+        """Number of 128-byte buckets of four flows of IPv6 or of endpoints for all ports."""
+        return max(self.flow_buckets // 4, 64)
+
+    @property
+    def wide_half_open_buckets(self) -> int:
+        """The same of those of one packet."""
+        return min(max(self.wide_flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,50 +150,63 @@ class MapShape:
     mmapable: bool = False
 
 
-_ENDPOINT: Final = struct.Struct("=4s2sBx")
-_HOP: Final = struct.Struct("=6s6sI")
-_SERVICE: Final = struct.Struct("=BB2s4sIHxxIHxx16s16sI4x")
-_BACKEND: Final = struct.Struct("=BBH4s2sHI16s16s16x")
-_FLOW: Final = struct.Struct("=4s2sHHBBI")
-_OWN_MAC: Final = struct.Struct("=6sxx")
-_TALLY: Final = struct.Struct("=QQQ8x")
 INDEX: Final = struct.Struct("=I")
 CURSOR: Final = struct.Struct("=Q")
+ELEMENT_BYTES: Final = 2 * RING_SLOTS_PER_ELEMENT
+EXCEPTION_BYTES: Final = EXCEPTION_SLOTS // 8
+_TALLY: Final = struct.Struct("=QQQ8x")
 TALLY_BYTES: Final = _TALLY.size
+LOAD_BYTES: Final = 64
 VERDICTS: Final = struct.Struct(f"={len(REASONS)}Q")
 
 
 def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
-    """All maps of a forwarder of these sizes. Index 0 of services and backends stays unused: it means none."""
+    """All maps of a forwarder of these sizes. Index 0 of services, frontends and backends means none."""
     services = sizes.services + 1
-    array, percpu, index = MapKind.ARRAY, MapKind.PERCPU_ARRAY, INDEX.size
+    array, percpu, hashed, index = MapKind.ARRAY, MapKind.PERCPU_ARRAY, MapKind.HASH, INDEX.size
 
     def shape(name: str, kind: MapKind, key: int, value: int, entries: int, *, mmapable: bool = False) -> MapShape:
         return MapShape(name=name, kind=kind, key_size=key, value_size=value, entries=entries, mmapable=mmapable)
 
     return (
-        shape("endpoints", MapKind.HASH, _ENDPOINT.size, INDEX.size, sizes.services),
-        shape("services", array, index, _SERVICE.size, services),
+        # Each index once, of an endpoint that is offered or withdrawn, and those without ports.
+        shape("endpoints", hashed, 8, 8, 2 * (sizes.frontends + 1)),
+        shape("endpoints6", hashed, 20, 8, 2 * (sizes.frontends + 1)),
+        shape("services", array, index, 128, services),
         shape("cursors", array, index, CURSOR.size, services),
-        shape("rings", array, index, 2 * RING_SLOTS_PER_ELEMENT, services * 2 * RING_ELEMENTS, mmapable=True),
-        shape("backends", array, index, _BACKEND.size, sizes.backends),
-        shape("flows", array, index, FLOW_WAYS * _FLOW.size, sizes.flow_buckets, mmapable=True),
-        shape("interfaces", MapKind.HASH, index, _OWN_MAC.size, 64),
-        shape("service_tallies", percpu, index, _TALLY.size, services),
-        shape("backend_tallies", percpu, index, _TALLY.size, sizes.backends),
+        shape("rings", array, index, ELEMENT_BYTES, sizes.rings, mmapable=True),
+        shape("exceptions", array, index, EXCEPTION_BYTES, services * EXCEPTION_ELEMENTS, mmapable=True),
+        shape("backends", array, index, 128, sizes.backends),
+        shape("loads", array, index, LOAD_BYTES, sizes.backends, mmapable=True),
+        shape("flows", array, index, 16 * FLOW_WAYS, sizes.flow_buckets, mmapable=True),
+        shape("half_open", array, index, 16 * FLOW_WAYS, sizes.half_open_buckets, mmapable=True),
+        shape("wide_flows", array, index, 32 * FLOW_WAYS, sizes.wide_flow_buckets, mmapable=True),
+        shape("wide_half_open", array, index, 32 * FLOW_WAYS, sizes.wide_half_open_buckets, mmapable=True),
+        shape("interfaces", hashed, index, 8, 256),
+        shape("virtual_macs", hashed, 12, index, 1024),
+        shape("devices", MapKind.DEVMAP_HASH, index, index, 256),
+        shape("fragments", MapKind.LRU_HASH, 40, 12, 8192),
+        shape("replies", hashed, 40, 56, sizes.replies),
+        shape("answer_bits", array, index, 512, 1),
+        shape("reply_fragments", MapKind.LRU_HASH, 40, 56, 4096),
+        shape("localities", MapKind.LRU_HASH, 24, 32, 4096),
+        shape("scratchpad", percpu, index, 256, 1),
+        shape("service_tallies", percpu, index, TALLY_BYTES, services),
+        shape("backend_tallies", percpu, index, TALLY_BYTES, sizes.backends),
         shape("verdicts", percpu, index, VERDICTS.size, 1),
+        shape("sweeps", array, index, 16, 1),
     )
+
+
+def programs_shape() -> MapShape:
+    """The map of one build's parts: each build has its own, beside the maps that all share."""
+    return MapShape(name="programs", kind=MapKind.PROG_ARRAY, key_size=4, value_size=4, entries=PROGRAM_PLACES)
 
 
 def shapes_digest(*sources: str) -> str:
     """Eight hex digits of C sources, comments and white space aside."""
     code = (re.sub(r"/\*.*?\*/|//[^\n]*", " ", source, flags=re.DOTALL) for source in sources)
     return blake2b(" ".join(" ".join(code).split()).encode(), digest_size=4).hexdigest()
-
-
-def ring_element(service: int, half: int) -> int:
-    """Index of the first element of a half of a service's ring."""
-    return (service * 2 + half) * RING_ELEMENTS
 
 
 def pack_mac(mac: str) -> bytes:
@@ -163,200 +216,12 @@ def pack_mac(mac: str) -> bytes:
 
 def pack_own_mac(mac: str) -> bytes:
     """Value of `interfaces`."""
-    return _OWN_MAC.pack(pack_mac(mac))
+    return pack_mac(mac) + bytes(2)
 
 
-def pack_endpoint(endpoint: Endpoint) -> bytes:
-    """Key of `endpoints`."""
-    return _ENDPOINT.pack(endpoint.address.packed, endpoint.port.to_bytes(2, "big"), endpoint.protocol.number)
-
-
-def unpack_endpoint(raw: bytes) -> Endpoint:
-    """Endpoint of a key of `endpoints`."""
-    address, port, protocol = _ENDPOINT.unpack(raw)
-    return Endpoint(address=IPv4Address(address), port=int.from_bytes(port, "big"), protocol=_protocol(protocol))
-
-
-def _protocol(number: int) -> Protocol:
-    return Protocol.TCP if number == Protocol.TCP.number else Protocol.UDP
-
-
-def _pack_hop(hop: NextHop | None) -> bytes:
-    if hop is None:
-        return bytes(_HOP.size)
-    return _HOP.pack(pack_mac(hop.destination_mac), pack_mac(hop.source_mac), hop.interface_index)
-
-
-def _unpack_hop(raw: bytes) -> NextHop | None:
-    if not any(raw):
-        return None
-    destination, source, interface = _HOP.unpack(raw)
-    return NextHop(interface_index=interface, source_mac=source.hex(":"), destination_mac=destination.hex(":"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """How one half of a service's ring is to be read."""
-
-    length: int = 0
-    flags: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceRecord:
-    """struct service."""
-
-    endpoint: Endpoint
-    select: int = 0
-    halves: tuple[Half, Half] = field(default=(Half(), Half()))
-    peers: tuple[NextHop | None, NextHop | None] = (None, None)
-    retired: int = 0
-
-    @property
-    def half(self) -> int:
-        """Which half is in force."""
-        return self.select & SELECT_HALF
-
-    @property
-    def peer(self) -> NextHop | None:
-        """The other director as packets see it."""
-        return self.peers[bool(self.select & SELECT_PEER)] if self.select & SELECT_PEER_KNOWN else None
-
-    def pack(self) -> bytes:
-        """Value of `services`."""
-        first, second = self.halves
-        return _SERVICE.pack(
-            self.select,
-            self.endpoint.protocol.number,
-            self.endpoint.port.to_bytes(2, "big"),
-            self.endpoint.address.packed,
-            first.length,
-            first.flags,
-            second.length,
-            second.flags,
-            *map(_pack_hop, self.peers),
-            self.retired,
-        )
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Record of a value of `services`."""
-        select, protocol, port, address, length0, flags0, length1, flags1, peer0, peer1, retired = _SERVICE.unpack(raw)
-        return cls(
-            endpoint=Endpoint(
-                address=IPv4Address(address), port=int.from_bytes(port, "big"), protocol=_protocol(protocol)
-            ),
-            select=select,
-            halves=(Half(length=length0, flags=flags0), Half(length=length1, flags=flags1)),
-            peers=(_unpack_hop(peer0), _unpack_hop(peer1)),
-            retired=retired,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendRecord:
-    """struct backend."""
-
-    service: int
-    address: IPv4Address
-    port: int
-    state: int = 0
-    incarnation: int = 0
-    weight: int = 0
-    """For people and for counters: the ring is what counts."""
-    retired: int = 0
-    hops: tuple[NextHop | None, NextHop | None] = (None, None)
-
-    @property
-    def identity(self) -> tuple[int, IPv4Address, int]:
-        """Which server of which service this is."""
-        return (self.service, self.address, self.port)
-
-    @property
-    def alive(self) -> bool:
-        """Gets packets."""
-        return bool(self.state & BACKEND_ALIVE)
-
-    @property
-    def hop(self) -> NextHop | None:
-        """The next hop as packets see it."""
-        return self.hops[bool(self.state & BACKEND_HOP)]
-
-    def with_hop(self, hop: NextHop, *, second: bool) -> Self:
-        """The same with `hop` in one of the two places."""
-        return replace(self, hops=(self.hops[0], hop) if second else (hop, self.hops[1]))
-
-    def pack(self) -> bytes:
-        """Value of `backends`."""
-        return _BACKEND.pack(
-            self.state,
-            self.incarnation,
-            self.service,
-            self.address.packed,
-            self.port.to_bytes(2, "big"),
-            self.weight,
-            self.retired,
-            *map(_pack_hop, self.hops),
-        )
-
-    @classmethod
-    def unpack(cls, raw: bytes) -> Self:
-        """Record of a value of `backends`."""
-        state, incarnation, service, address, port, weight, retired, hop0, hop1 = _BACKEND.unpack(raw)
-        return cls(
-            service=service,
-            address=IPv4Address(address),
-            port=int.from_bytes(port, "big"),
-            state=state,
-            incarnation=incarnation,
-            weight=weight,
-            retired=retired,
-            hops=(_unpack_hop(hop0), _unpack_hop(hop1)),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowEntry:
-    """struct flow."""
-
-    source: IPv4Address
-    source_port: int
-    service: int
-    backend: int
-    incarnation: int
-    state: FlowState
-    stamp: int
-    """jiffies of the last packet, exact to a second."""
-
-    def pack(self) -> bytes:
-        """One way of a value of `flows`."""
-        return _FLOW.pack(
-            self.source.packed,
-            self.source_port.to_bytes(2, "big"),
-            self.service,
-            self.backend,
-            self.incarnation,
-            self.state,
-            self.stamp,
-        )
-
-
-def unpack_flows(raw: bytes) -> list[FlowEntry | None]:
-    """All ways of some buckets in their order; None = empty."""
-    return [
-        FlowEntry(
-            source=IPv4Address(source),
-            source_port=int.from_bytes(port, "big"),
-            service=service,
-            backend=backend,
-            incarnation=incarnation,
-            state=FlowState(state),
-            stamp=stamp,
-        )
-        if state
-        else None
-        for source, port, service, backend, incarnation, state, stamp in _FLOW.iter_unpack(raw)
-    ]
+def pack_virtual_mac(interface_index: int, mac: str) -> bytes:
+    """Key of `virtual_macs`."""
+    return INDEX.pack(interface_index) + pack_mac(mac) + bytes(2)
 
 
 def sum_tallies(raw: bytes) -> Tally:

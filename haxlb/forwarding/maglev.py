@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import cycle, islice
 
@@ -21,6 +22,11 @@ def maglev(seeds: Sequence[bytes], weights: Sequence[int], size: int) -> array[i
     A server's preferences depend on its seed alone, so directors that know the same servers have the same ring.
     Weights are at least 1: turns to take a slot are dealt out by weight.
     """
+    return _maglev(tuple(seeds), tuple(weights), size)
+
+
+@lru_cache(maxsize=1024)  # of 32 KiB each, if there are so many sets of servers: a failure needs the ring of before
+def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int) -> array[int]:
     if not seeds:
         return array("H")
     mask = size - 1
@@ -39,3 +45,8 @@ def maglev(seeds: Sequence[bytes], weights: Sequence[int], size: int) -> array[i
         ring[slot] = server
         following[server] = slot
     return ring
+
+
+def forget() -> None:
+    """Compute all anew from now on: for those who measure."""
+    _maglev.cache_clear()

@@ -1,47 +1,36 @@
 """What the forwarder must do to one frame: the oracle that tests hold the XDP program against.
 
-Written from docs/explanation/forwarder.md, for clarity and not for speed. Its flow table has no bounds: what happens
-when a bucket is full is not said here.
+Written from docs/explanation/forwarder.md, for clarity and not for speed. Its flow tables have no bounds: what happens
+when a bucket is full is not said here. Parts that do more than exchange MACs have modules of their own.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from ipaddress import IPv4Address
-from typing import Final
 
-from haxlb.forwarding.hashing import ring_hash
-from haxlb.forwarding.layout import (
-    LIFETIME_TCP_CLOSING,
-    LIFETIME_TCP_ESTABLISHED,
-    LIFETIME_TCP_NEW,
-    LIFETIME_UDP,
-    RING_SLOTS,
-    FlowState,
-    pack_mac,
+from haxlb.forwarding.features import Lifetimes
+from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.layout import CLOSING_SURE, LIFETIME_NEW, pack_mac
+from haxlb.forwarding.reference_choice import Chooser, alive
+from haxlb.forwarding.reference_flows import ClientKey, Flow, FlowKey, FlowTable, client_key, flow_key
+from haxlb.forwarding.reference_packet import (
+    ANSWERED,
+    IN_DOUBT,
+    Datagram,
+    Link,
+    Packet,
+    Standing,
+    parse_datagram,
+    parse_link,
+    parse_packet,
 )
-from haxlb.forwarding.maglev import maglev
-from haxlb.forwarding.ring import seeds
-from haxlb.forwarding.sequence import sequence
-from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
+from haxlb.forwarding.reference_rings import Rings
+from haxlb.forwarding.reference_tags import retag
+from haxlb.forwarding.wanted import NextHop, Tally, WantedServer, WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
-
-_LIFETIME_S: Final = {
-    FlowState.TCP_NEW: LIFETIME_TCP_NEW,
-    FlowState.TCP_ESTABLISHED: LIFETIME_TCP_ESTABLISHED,
-    FlowState.TCP_CLOSING: LIFETIME_TCP_CLOSING,
-    FlowState.UDP_NEW: LIFETIME_UDP,
-    FlowState.UDP: LIFETIME_UDP,
-}
-_CLOSING_SURE_S: Final = 2
-"""For how long a closing flow without a packet is not in doubt: CLOSING_SURE of bpf/flow.h."""
-_IPV4, _IN_DOUBT = b"\x08\x00", b"\x88\xb5"
-_FIN, _SYN, _RST, _ACK = 0x01, 0x02, 0x04, 0x10
-_ETHERNET, _IP, _TCP, _UDP = 14, 20, 20, 8
+from haxlb.model.node import ForwardingMethod
 
 
 class Action(Enum):
@@ -66,207 +55,307 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packet:
-    """What counts of a frame that may be a service's."""
+class Delivery:
+    """A packet that has a server; what is left is to send it there."""
 
+    packet: Packet
+    service: WantedService
     endpoint: Endpoint
-    source: IPv4Address
-    source_port: int
-    flags: int
-
-    @property
-    def is_syn(self) -> bool:
-        """Asks for a connection."""
-        return self.flags & (_SYN | _ACK | _RST | _FIN) == _SYN
-
-    @property
-    def begins(self) -> bool:
-        """May be the first of its flow."""
-        return self.endpoint.protocol is Protocol.UDP or self.is_syn
+    server: WantedServer
+    hop: NextHop
+    reason: str
+    begins_flow: bool
+    now_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """A flow on record."""
-
-    server: str
-    """Its key."""
-    state: FlowState
-    stamp_s: float
-
-
-def parse(frame: bytes) -> Packet | str:  # noqa: PLR0911 - one for each reason
-    """The packet, or the reason to leave the frame to the kernel."""
-    if len(frame) < _ETHERNET:
-        return "malformed"
-    if frame[12:14] != _IPV4:
-        return "not_ipv4"
-    ip = frame[_ETHERNET:]
-    if len(ip) < _IP:
-        return "malformed"
-    header = (ip[0] & 0x0F) * 4
-    if ip[0] >> 4 != 4 or header < _IP:  # noqa: PLR2004 - IPv4
-        return "malformed"
-    if int.from_bytes(ip[6:8], "big") & 0x3FFF:
-        return "fragment"
-    protocol = {each.number: each for each in Protocol}.get(ip[9])
-    if protocol is None:
-        return "not_tcp_udp"
-    length = int.from_bytes(ip[2:4], "big")
-    if length < header + (_TCP if protocol is Protocol.TCP else _UDP) or length > len(ip):
-        return "malformed"
-    segment = ip[header:]
-    return Packet(
-        endpoint=Endpoint(address=IPv4Address(ip[16:20]), port=int.from_bytes(segment[2:4], "big"), protocol=protocol),
-        source=IPv4Address(ip[12:16]),
-        source_port=int.from_bytes(segment[:2], "big"),
-        flags=segment[13] if protocol is Protocol.TCP else 0,
-    )
+Deliver = Callable[[Delivery], Verdict]
+"""How a method sends: the frame that leaves, or what else becomes of it."""
 
 
 class Reference:
-    """A forwarder with an unbounded flow table."""
+    """A forwarder with unbounded flow tables."""
 
-    def __init__(self, own_macs: Mapping[int, str]) -> None:
-        """`own_macs` by the index of the interfaces that carry the program."""
+    def __init__(
+        self,
+        own_macs: Mapping[int, str],
+        *,
+        virtual_macs: Iterable[tuple[int, str]] = (),
+        lifetimes: Lifetimes | None = None,
+    ) -> None:
+        """`own_macs` by the index of the interfaces that carry the program, `virtual_macs` likewise."""
         self._own_macs = own_macs
-        self._services: dict[Endpoint, WantedService] = {}
-        self._rings: dict[Endpoint, tuple[WantedServer, ...]] = {}
-        self._cursors: Counter[Endpoint] = Counter()
-        self.flows: dict[tuple[Endpoint, IPv4Address, int], Flow] = {}
+        self.virtual_macs = {(interface, pack_mac(mac)) for interface, mac in virtual_macs}
+        self._lifetimes = lifetimes or Lifetimes()
+        self._endpoints: dict[Endpoint, WantedService] = {}
+        self._rings = Rings()
+        self.flows = FlowTable()
+        self._chooser = Chooser(self._rings, self.flows)
+        self.service_tallies: dict[str, Tally] = {}
+        self.server_tallies: dict[tuple[str, str], Tally] = {}
+        self.deliveries: dict[ForwardingMethod, Deliver] = {ForwardingMethod.DR: exchange_macs}
 
-    def configure(self, wanted: WantedTable) -> None:
+    def configure(self, wanted: WantedTable, now_s: float = 0.0) -> None:
         """From now on this; flows stay."""
-        self._services = {service.endpoint: service for service in wanted.services}
-        self._rings = {service.endpoint: _ring(service) for service in wanted.services}
+        self._endpoints = {each: service for service in wanted.services for each in service.endpoints}
+        self._rings.configure(wanted.services, now_s)
 
-    def handle(self, frame: bytes, interface: int, now_s: float) -> Verdict:  # noqa: PLR0911 - as above
+    def settle(self, now_s: float, lifetime_s: int) -> None:
+        """End the transitions between rings that are over; `lifetime_s`: of an established flow without packets."""
+        self._rings.settle(now_s, lifetime_s, self.flows.loads_of)
+
+    def handle(self, frame: bytes, interface: int, now_s: float) -> Verdict:
         """What becomes of a frame that arrives on an interface."""
-        in_doubt = frame[12:14] == _IN_DOUBT and self._for_us(frame, interface)
-        if in_doubt:
-            frame = frame[:12] + _IPV4 + frame[14:]
-        packet = parse(frame)
+        for_us = self._for_us(frame, interface)
+        link = parse_link(frame, for_us=for_us)
+        if isinstance(link, str):
+            return passed(frame, link)
+        datagram = parse_datagram(link)
+        if isinstance(datagram, str):
+            return passed(link.frame, datagram)
+        packet = parse_packet(datagram)
         if isinstance(packet, str):
-            return Verdict(action=Action.PASS, reason=packet, frame=frame)
-        service = self._services.get(packet.endpoint)
-        if service is None:
-            return Verdict(action=Action.PASS, reason="no_service", frame=frame)
-        if not self._for_us(frame, interface):
-            return Verdict(action=Action.PASS, reason="not_for_us", frame=frame)
-        key = (packet.endpoint, packet.source, packet.source_port)
-        flow = self.flows.get(key)
-        if in_doubt and flow is None and not packet.begins and self._is_from_peer(service, frame):
-            # It knows the flow and asked whether we know a later one: what it knows decides.
-            assert service.peer is not None
-            return _sent(frame, service.peer, "asked_peer")
-        server = self._live(service, flow) if flow else None
-        if flow and server and _goes_on(flow, packet, now_s):
-            if _is_in_doubt(flow, now_s) and self._peer_may_know(service, frame):
-                assert service.peer is not None
-                return _sent(frame[:12] + _IN_DOUBT + frame[14:], service.peer, "asked_peer")
-            self.flows[key] = _touched(flow, packet, now_s)
-            return self._send(frame, server, "forwarded")
-        reason = "new_flow" if packet.begins else "moved_flow" if flow else "unknown_flow"
-        if reason == "unknown_flow" and self._peer_may_know(service, frame):
-            assert service.peer is not None
-            return _sent(frame, service.peer, "asked_peer")
-        server = self._choose(packet, in_turn=reason != "unknown_flow")
-        if server is None:
-            return Verdict(action=Action.DROP, reason="no_server", frame=frame)
-        self.flows[key] = Flow(server=server.key, state=_first_state(packet), stamp_s=now_s)
-        return self._send(frame, server, reason)
+            if packet == "malformed":
+                return passed(link.frame, packet)
+            return self._without_ports(datagram, packet, now_s, for_us=for_us)
+        endpoint = packet.endpoint()
+        if endpoint not in self._endpoints:
+            endpoint = packet.endpoint(any_port=True)
+        if endpoint not in self._endpoints:
+            return self._no_service(packet, now_s)
+        return self._serve(packet, endpoint, now_s, for_us=for_us)
 
-    @staticmethod
-    def _live(service: WantedService, flow: Flow) -> WantedServer | None:
-        return next((each for each in service.servers if each.key == flow.server and _gets_packets(each)), None)
+    def _serve(self, packet: Packet, endpoint: Endpoint, now_s: float, *, for_us: bool) -> Verdict:
+        service, link = self._endpoints[endpoint], packet.link
+        if service.shared and link.standing is Standing.PLAIN and comes_from(link, service.peer):
+            # It has chosen us, the server: to forward the packet again could go on for ever.
+            return passed(link.frame, "local")
+        # None where the flow may be on record, or the server of the slot has just died.
+        server = alive(service, self._rings.certain(service, packet)) if service.stateless else None
+        if server is None:
+            return self._by_record(packet, endpoint, now_s, for_us=for_us)
+        if packet.source == packet.destination:
+            return passed(link.frame, "malformed")
+        if not for_us:
+            return passed(link.frame, "not_for_us")
+        return self._hand_over(packet, endpoint, server, "hashed", begins_flow=False, now_s=now_s)
 
     def _for_us(self, frame: bytes, interface: int) -> bool:
-        return frame[:6] == pack_mac(self._own_macs.get(interface, "00:00:00:00:00:00"))
+        own = self._own_macs.get(interface)
+        return own is not None and (frame[:6] == pack_mac(own) or (interface, frame[:6]) in self.virtual_macs)
 
-    def _peer_may_know(self, service: WantedService, frame: bytes) -> bool:
-        return _has_peer(service) and not self._is_from_peer(service, frame)
+    def _without_ports(self, datagram: Datagram, reason: str, now_s: float, *, for_us: bool) -> Verdict:  # noqa: ARG002 - for those who extend it
+        """A later fragment, or a packet of another protocol."""
+        return passed(datagram.link.frame, reason)
 
-    @staticmethod
-    def _is_from_peer(service: WantedService, frame: bytes) -> bool:
-        if service.peer is None or not _has_peer(service):
-            return False
-        return frame[6:12] == pack_mac(service.peer.destination_mac)
+    def _no_service(self, packet: Packet, now_s: float) -> Verdict:  # noqa: ARG002 - likewise
+        """It is no client's."""
+        return passed(packet.link.frame, "no_service")
 
-    def _choose(self, packet: Packet, *, in_turn: bool) -> WantedServer | None:
-        ring = self._rings[packet.endpoint]
-        if not ring:
+    def _by_record(self, packet: Packet, endpoint: Endpoint, now_s: float, *, for_us: bool) -> Verdict:
+        service = self._endpoints[endpoint]
+        key = flow_key(endpoint, packet)
+        flow = self.flows.get(key)
+        server = alive(service, flow.server) if flow is not None and flow.service == service.name else None
+        if flow is None or server is None or not self._goes_on(flow, packet, now_s):
+            if not for_us:
+                return passed(packet.link.frame, "not_for_us")
+            return self._decide(packet, endpoint, flow, now_s)
+        if not for_us:
+            return passed(packet.link.frame, "not_for_us")
+        state = _state_after(packet, flow.state)
+        if state is not flow.state or now_s - flow.stamp_s >= 1:
+            peer = None if service.stateless else service.peer
+            doubtful = flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= CLOSING_SURE
+            if doubtful and peer and not comes_from(packet.link, peer):
+                return ask(packet.link, peer, IN_DOUBT)
+            settled = flow.settled or state in (FlowState.TCP_ESTABLISHED, FlowState.UDP)
+            self.flows.put(key, replace(flow, state=state, stamp_s=now_s, settled=settled))
+            if service.persistence_s:
+                client = client_key(service, endpoint, packet)
+                template = self.flows.templates.get(client)
+                if template is not None and now_s - template.stamp_s < service.persistence_s:
+                    self.flows.templates[client] = replace(template, stamp_s=now_s)
+        return self._hand_over(packet, endpoint, server, "forwarded", begins_flow=False, now_s=now_s)
+
+    def _goes_on(self, flow: Flow, packet: Packet, now_s: float) -> bool:
+        """A TCP packet without SYN can only belong to the flow; a SYN or a UDP packet does while it lives."""
+        if not packet.begins:
+            return True
+        return flow.state is not FlowState.TCP_CLOSING and now_s - flow.stamp_s < self._lifetime_s(flow.state)
+
+    def _lifetime_s(self, state: FlowState) -> int:
+        return {
+            FlowState.TCP_NEW: LIFETIME_NEW,
+            FlowState.TCP_ESTABLISHED: self._lifetimes.established,
+            FlowState.TCP_CLOSING: self._lifetimes.closing,
+            FlowState.UDP_NEW: self._lifetimes.udp,
+            FlowState.UDP: self._lifetimes.udp,
+        }[state]
+
+    def _decide(self, packet: Packet, endpoint: Endpoint, flow: Flow | None, now_s: float) -> Verdict:
+        """No live server is on record for it."""
+        service = self._endpoints[endpoint]
+        if packet.source == packet.destination:
+            return passed(packet.link.frame, "malformed")
+        known = flow is not None and flow.service == service.name
+        reason = "new_flow" if packet.begins else "moved_flow" if known else "unknown_flow"
+        server = None
+        if service.stateless:
+            certain = None if flow or self._rings.changing(service) else self._rings.current(service, packet)
+            if (current := alive(service, certain)) is not None:
+                # A record would say the same, and slots would stay exceptions for as long as there are records.
+                return self._hand_over(packet, endpoint, current, "hashed", begins_flow=False, now_s=now_s)
+        if not known and (reason == "unknown_flow" or packet.protocol is Protocol.UDP):
+            # UDP does not say what is a first packet: while the ring has just changed, it is of an earlier flow.
+            server = alive(service, self._rings.former(service, packet))
+        if reason == "unknown_flow" and server is None and not service.stateless:
+            question = _question(packet, service)
+            if question is not None:
+                return question
+        return self._place(packet, endpoint, server, reason, now_s)
+
+    def _place(
+        self, packet: Packet, endpoint: Endpoint, server: WantedServer | None, reason: str, now_s: float
+    ) -> Verdict:
+        """It is to be decided here: who gets it, unless that is `server`."""
+        service = self._endpoints[endpoint]
+        client = client_key(service, endpoint, packet) if service.persistence_s else None
+        if server is None and client is not None:
+            server = self._server_of_client(service, client, now_s)
+        key = None if service.one_packet else flow_key(endpoint, packet)
+        if key is None:
+            reason = "new_flow"
+        in_turn = reason in ("new_flow", "moved_flow")
+        server = server or self._chooser.choose(service, packet, now_s, in_turn=in_turn)
+        if server is None:
+            return Verdict(action=Action.DROP, reason="no_server", frame=packet.link.frame)
+        if key is not None:
+            self._record(key, packet, service, server, now_s)
+        if client is not None and in_turn:
+            self.flows.templates[client] = Flow(
+                service=service.name, server=server.key, state=FlowState.TEMPLATE, stamp_s=now_s, settled=True
+            )
+        return self._hand_over(packet, endpoint, server, reason, begins_flow=key is not None, now_s=now_s)
+
+    def _record(self, key: FlowKey, packet: Packet, service: WantedService, server: WantedServer, now_s: float) -> None:
+        # A record that is there is overwritten where it stands; a new one begins among those of one packet.
+        former = self.flows.get(key)
+        # As when a connection is bound: the mark of a full server follows each change of its flows.
+        self._chooser.is_full(service, server)
+        self.flows.put(
+            key,
+            Flow(
+                service=service.name,
+                server=server.key,
+                state=_first_state(packet),
+                stamp_s=now_s,
+                settled=former is not None and former.settled,
+            ),
+        )
+        self._chooser.is_full(service, server)
+
+    def _server_of_client(self, service: WantedService, key: ClientKey, now_s: float) -> WantedServer | None:
+        """persistence_timeout: the server that this client has."""
+        template = self.flows.templates.get(key)
+        if template is None or template.service != service.name or now_s - template.stamp_s >= service.persistence_s:
             return None
-        service = self._services[packet.endpoint]
-        if service.scheduler not in (Scheduler.RR, Scheduler.WRR):
-            port = packet.source_port if service.hash_port else None
-            return ring[ring_hash(packet.source, port) % len(ring)]
-        if in_turn:
-            turn = self._cursors[packet.endpoint]
-            self._cursors[packet.endpoint] += 1
-            return ring[turn % len(ring)]
-        return ring[ring_hash(packet.source, packet.source_port) % len(ring)]
+        server = alive(service, template.server)
+        if server is not None:
+            self.flows.templates[key] = replace(template, stamp_s=now_s)
+        return server
 
-    @staticmethod
-    def _send(frame: bytes, server: WantedServer, reason: str) -> Verdict:
-        assert server.next_hop is not None
-        if server.next_hop.destination_mac == server.next_hop.source_mac:
-            return Verdict(action=Action.PASS, reason="local", frame=frame)
-        if frame[6:12] == pack_mac(server.next_hop.destination_mac):
-            return Verdict(action=Action.PASS, reason="loop", frame=frame)
-        return _sent(frame, server.next_hop, reason)
+    def _hand_over(
+        self, packet: Packet, endpoint: Endpoint, server: WantedServer, reason: str, *, begins_flow: bool, now_s: float
+    ) -> Verdict:
+        hop = server.next_hop
+        assert hop is not None
+        if hop.local:
+            return passed(packet.link.frame, "local")
+        # By any other method clients and servers may well be behind one router. And what is asked about may have been
+        # placed on the director that asks.
+        link = packet.link
+        asked = link.standing is Standing.IN_DOUBT
+        if server.method is ForwardingMethod.DR and not asked and comes_from(link, hop):
+            return passed(link.frame, "loop")
+        service = self._endpoints[endpoint]
+        delivery = Delivery(
+            packet=packet,
+            service=service,
+            endpoint=endpoint,
+            server=server,
+            hop=hop,
+            reason=reason,
+            begins_flow=begins_flow,
+            now_s=now_s,
+        )
+        verdict = self.deliveries[server.method](delivery)
+        if verdict.reason == reason:
+            tally = Tally(packets=1, bytes=packet.datagram.length, flows=int(begins_flow))
+            self.service_tallies[service.name] = _sum(self.service_tallies.get(service.name), tally)
+            name = (service.name, server.key)
+            self.server_tallies[name] = _sum(self.server_tallies.get(name), tally)
+        return verdict
 
 
-def _sent(frame: bytes, hop: NextHop, reason: str) -> Verdict:
+def exchange_macs(delivery: Delivery) -> Verdict:
+    """DR."""
+    return sent(retag(delivery.packet.link.frame, delivery.hop.vlan), delivery.hop, delivery.reason)
+
+
+def sent(frame: bytes, hop: NextHop, reason: str) -> Verdict:
+    """Out to a next hop."""
     changed = pack_mac(hop.destination_mac) + pack_mac(hop.source_mac) + frame[12:]
     return Verdict(action=Action.SEND, reason=reason, frame=changed, interface=hop.interface_index)
 
 
-def _has_peer(service: WantedService) -> bool:
-    return service.peer is not None and service.scheduler in (Scheduler.RR, Scheduler.WRR)
+def ask(link: Link, peer: NextHop, kind: bytes | None) -> Verdict:
+    """To the other director, as a frame of another EtherType where `kind` says so."""
+    return sent(link.frame if kind is None else link.with_kind(kind), peer, "asked_peer")
 
 
-def _gets_packets(server: WantedServer) -> bool:
-    return server.alive and server.next_hop is not None
+def _question(packet: Packet, service: WantedService) -> Verdict | None:
+    """A packet of a flow that is not on record, for the other director; None where it is to be decided here."""
+    link, peer = packet.link, service.peer
+    if peer is None:
+        return None
+    if link.standing is Standing.IN_DOUBT and comes_from(link, peer):
+        # What it doubts it knows, or nobody does: the packet goes back, and it decides.
+        return ask(link, peer, ANSWERED if service.shared else None)
+    if not comes_from(link, peer):
+        return ask(link, peer, IN_DOUBT if service.shared else None)
+    return None
 
 
-def _ring(service: WantedService) -> tuple[WantedServer, ...]:
-    seed = seeds(service.servers)
-    servers = sorted(service.servers, key=lambda each: (int(each.address), each.port))
-    servers = [each for each in servers if _gets_packets(each) and each.weight > 0]
-    if service.scheduler is Scheduler.RR:
-        positions = sequence([1] * len(servers), RING_SLOTS)
-    elif service.scheduler is Scheduler.WRR:
-        positions = sequence([each.weight for each in servers], RING_SLOTS)
-    else:
-        positions = maglev([seed[each.key] for each in servers], [each.weight for each in servers], RING_SLOTS)
-    return tuple(servers[position] for position in positions)
+def passed(frame: bytes, reason: str) -> Verdict:
+    """To the kernel."""
+    return Verdict(action=Action.PASS, reason=reason, frame=frame)
 
 
-def _goes_on(flow: Flow, packet: Packet, now_s: float) -> bool:
-    if not packet.begins:
-        return True
-    return flow.state is not FlowState.TCP_CLOSING and now_s - flow.stamp_s < _LIFETIME_S[flow.state]
+def comes_from(link: Link, hop: NextHop | None) -> bool:
+    """Who sent the frame is that next hop."""
+    return hop is not None and link.source_mac == pack_mac(hop.destination_mac)
 
 
-def _is_in_doubt(flow: Flow, now_s: float) -> bool:
-    """Its client may have opened another one on the same ports since, through the other director."""
-    return flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= _CLOSING_SURE_S
-
-
-def _touched(flow: Flow, packet: Packet, now_s: float) -> Flow:
-    state = flow.state
-    if packet.endpoint.protocol is Protocol.UDP:
-        state = FlowState.UDP
-    elif packet.flags & (_FIN | _RST):
-        state = FlowState.TCP_CLOSING
-    elif state is FlowState.TCP_NEW and not packet.is_syn:
-        state = FlowState.TCP_ESTABLISHED
-    if state is flow.state and now_s - flow.stamp_s < 1:
-        return flow
-    return replace(flow, state=state, stamp_s=now_s)
+def _state_after(packet: Packet, state: FlowState) -> FlowState:
+    """Of a flow after this packet of it."""
+    if packet.protocol is Protocol.UDP:
+        return FlowState.UDP
+    if packet.ends:
+        return FlowState.TCP_CLOSING
+    if state is FlowState.TCP_NEW and not packet.is_syn:
+        return FlowState.TCP_ESTABLISHED
+    return state
 
 
 def _first_state(packet: Packet) -> FlowState:
-    if packet.endpoint.protocol is Protocol.UDP:
+    if packet.protocol is Protocol.UDP:
         return FlowState.UDP_NEW
-    return FlowState.TCP_CLOSING if packet.flags & (_FIN | _RST) else FlowState.TCP_NEW
+    return FlowState.TCP_CLOSING if packet.ends else FlowState.TCP_NEW
+
+
+def _sum(before: Tally | None, more: Tally) -> Tally:
+    if before is None:
+        return more
+    return Tally(
+        packets=before.packets + more.packets, bytes=before.bytes + more.bytes, flows=before.flows + more.flows
+    )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 
 from haxlb.health.outcome import Outcome, failed, seconds
 from haxlb.health.pool import Member, Pool, PoolChanged, PoolEffect, member_name
 from haxlb.health.rise_fall import RiseFall, probe_limit_us
 from haxlb.health.timetable import AbandonProbe, StartProbe, Timetable
-from haxlb.model.addresses import Endpoint
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Check, VirtualServer
 
 Effect = StartProbe | AbandonProbe | PoolEffect
@@ -37,7 +36,7 @@ class ProbeEnded:
 class ReachChanged:
     """Input: whether frames can reach this address. What was never said to be reachable is not."""
 
-    address: IPv4Address
+    address: IPAddress
     reachable: bool
 
 
@@ -52,16 +51,16 @@ Input = Configured | ProbeEnded | ReachChanged | Woke
 class Monitor:
     """State that a reload does not touch stays.
 
-    A server is known by its virtual server's endpoint and its own address and port, a check by all of its parameters.
+    A server is known by its virtual server's name and its own address and port, a check by all of its parameters.
     """
 
     def __init__(self, seed: str) -> None:
         self.checks: dict[Check, RiseFall] = {}
-        self._pools: dict[Endpoint, Pool] = {}
+        self._pools: dict[str, Pool] = {}
         self._timetable = Timetable(seed)
-        self._reachable: dict[IPv4Address, bool] = {}
+        self._reachable: dict[IPAddress, bool] = {}
         self._members_of_check: dict[Check, list[tuple[Pool, Member]]] = {}
-        self._members_of_address: dict[IPv4Address, list[tuple[Pool, Member]]] = {}
+        self._members_of_address: dict[IPAddress, list[tuple[Pool, Member]]] = {}
 
     def handle(self, said: Input, now: int) -> list[Effect]:
         """Take in one input; the effects are to be executed in this order."""
@@ -88,27 +87,27 @@ class Monitor:
     def remember(self) -> dict[str, bool]:
         """What a later process wants to know: which servers are up."""
         return {
-            member_name(endpoint, member.server): member.up
-            for endpoint, pool in self._pools.items()
+            member_name(name, member.server): member.up
+            for name, pool in self._pools.items()
             for member in pool.members.values()
         }
 
     def _configure(self, said: Configured, now: int) -> list[Effect]:
-        before = {endpoint: pool.serving() for endpoint, pool in self._pools.items()}
+        before = {name: pool.serving() for name, pool in self._pools.items()}
         former, self._pools = self._pools, {}
         for virtual_server in said.virtual_servers:
-            pool = former.get(virtual_server.endpoint) or Pool(virtual_server, now)
+            pool = former.get(virtual_server.name) or Pool(virtual_server, now)
             pool.configure(virtual_server, said.remembered, now)
-            self._pools[virtual_server.endpoint] = pool
+            self._pools[virtual_server.name] = pool
         self._index()
         self.checks = {check: self.checks.get(check) or RiseFall(check) for check in self._members_of_check}
         effects: list[Effect] = list(self._timetable.configure(self.checks, now))
-        for endpoint, pool in self._pools.items():
+        for name, pool in self._pools.items():
             refreshed = pool.refresh(pool.members.values(), self.checks, self._reachable, now)
             effects += [each for each in refreshed if not isinstance(each, PoolChanged)]
-            if pool.serving() != before.pop(endpoint, None):
-                effects.append(PoolChanged(endpoint=endpoint))
-        return effects + [PoolChanged(endpoint=gone) for gone in before]
+            if pool.serving() != before.pop(name, None):
+                effects.append(PoolChanged(virtual_server=name))
+        return effects + [PoolChanged(virtual_server=gone) for gone in before]
 
     def _index(self) -> None:
         self._members_of_check, self._members_of_address = {}, {}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
 from haxlb.health.quorum import Quorum
 from haxlb.health.rise_fall import RiseFall, Verdict
-from haxlb.model.addresses import Endpoint
+from haxlb.model.addresses import IPAddress
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
 from haxlb.model.node import Check, RealServer, VirtualServer
@@ -26,7 +25,8 @@ class RunScript:
 class PoolChanged:
     """Effect: what the forwarder shall do for this virtual server differs from before."""
 
-    endpoint: Endpoint
+    virtual_server: str
+    """Its name."""
 
 
 PoolEffect = BackendChanged | QuorumChanged | RunScript | PoolChanged
@@ -36,7 +36,7 @@ PoolEffect = BackendChanged | QuorumChanged | RunScript | PoolChanged
 class Serving:
     """What the forwarder shall do with one server."""
 
-    address: IPv4Address
+    address: IPAddress
     port: int
     weight: int
     """Effective: 0 = no new flows."""
@@ -46,8 +46,8 @@ class Serving:
 
     @property
     def key(self) -> str:
-        """`address:port`."""
-        return f"{self.address}:{self.port}"
+        """`address:port`, of IPv6 `[address]:port`."""
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
 @dataclass(slots=True)
@@ -67,9 +67,9 @@ class Member:
     """Its share of the pool's alive weight."""
 
 
-def member_name(endpoint: Endpoint, server: RealServer) -> str:
+def member_name(virtual_server: str, server: RealServer) -> str:
     """How a real server of a virtual server is remembered when the process ends."""
-    return f"{endpoint} {server.key}"
+    return f"{virtual_server} {server.key}"
 
 
 class Pool:
@@ -86,8 +86,8 @@ class Pool:
 
     @property
     def name(self) -> str:
-        """As IPVS prints it."""
-        return str(self.virtual_server.endpoint)
+        """What makes it the same one across a reload."""
+        return self.virtual_server.name
 
     @property
     def sorry_serves(self) -> bool:
@@ -107,7 +107,7 @@ class Pool:
             if member is not None:
                 member.server, member.assumed_up, member.counted = server, member.up, 0
             else:
-                name = member_name(virtual_server.endpoint, server)
+                name = member_name(virtual_server.name, server)
                 assumed_up = not server.checks or remembered.get(name, not virtual_server.alpha)
                 member = Member(server, assumed_up, assumed_up, "not probed yet", now, begins=name not in remembered)
             self.members.setdefault(server.key, member)
@@ -116,7 +116,7 @@ class Pool:
         self,
         members: Iterable[Member],
         checks: Mapping[Check, RiseFall],
-        reachable: Mapping[IPv4Address, bool],
+        reachable: Mapping[IPAddress, bool],
         now: int,
     ) -> list[PoolEffect]:
         """Draw the consequences of what is said now of these members; no effects where nothing changed.
@@ -138,7 +138,7 @@ class Pool:
             effects += self._script(self.virtual_server.quorum_up if up else self.virtual_server.quorum_down)
             altered = altered or self.virtual_server.sorry_server is not None
         if altered:
-            effects.append(PoolChanged(endpoint=self.virtual_server.endpoint))
+            effects.append(PoolChanged(virtual_server=self.name))
         return effects
 
     def serving(self) -> tuple[Serving, ...]:

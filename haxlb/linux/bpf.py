@@ -22,7 +22,10 @@ MAP_TYPE_ARRAY: Final = 2
 MAP_TYPE_PERCPU_ARRAY: Final = 6
 F_NO_PREALLOC: Final = 1 << 0
 F_MMAPABLE: Final = 1 << 10
+F_XDP_HAS_FRAGS: Final = 1 << 5
+"""Of a program: it takes frames of several buffers."""
 
+PROG_TYPE_SCHED_CLS: Final = 3
 PROG_TYPE_XDP: Final = 6
 ATTACH_XDP: Final = 37
 F_REPLACE: Final = 1 << 2
@@ -158,7 +161,13 @@ def map_lookup_batch(map_fd: int, key_size: int, value_size: int, count: int) ->
 
 
 def prog_load(
-    instructions: bytes, *, name: str, licence: str = "GPL", kind: int = PROG_TYPE_XDP, attach_type: int = 0
+    instructions: bytes,
+    *,
+    name: str,
+    licence: str = "GPL",
+    kind: int = PROG_TYPE_XDP,
+    attach_type: int = 0,
+    flags: int = 0,
 ) -> int:
     """Have a program verified and loaded; return its file descriptor.
 
@@ -170,7 +179,7 @@ def prog_load(
     def load(log: Buffer | None) -> tuple[int, int]:
         attributes = struct.pack(
             "=IIQQIIQII16sII", kind, len(instructions) // 8, address(code), address(words), 1 if log else 0,
-            _LOG_BYTES if log else 0, address(log), 0, 0, object_name(name), 0, attach_type,
+            _LOG_BYTES if log else 0, address(log), 0, flags, object_name(name), 0, attach_type,
         )  # fmt: skip
         return call(5, buffer(attributes))
 
@@ -222,6 +231,11 @@ def prog_test_run(
 def program_ids() -> Iterator[int]:
     """Ids of all programs that are loaded in this kernel."""
     yield from _ids(11, "list the BPF programs")
+
+
+def map_by_id(identity: int) -> int | None:
+    """File descriptor of a map; None when it is gone."""
+    return _by_id(14, "open a BPF map", identity)
 
 
 def program_by_id(identity: int) -> int | None:

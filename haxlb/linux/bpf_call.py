@@ -30,6 +30,7 @@ _REMEDY: Final = {
     errno.ENOMEM: "free memory, raise the memory limit of the service, or lower forwarding.flow_buckets_log2",
     errno.E2BIG: "see forwarding.max_services and forwarding.flow_buckets_log2: a table is full, or too large to make",
     errno.ENOENT: "start haxlb, which makes it",
+    errno.EROFS: "mount it writable: mount -o remount,rw DIRECTORY",
 }
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import socket
 import struct
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from haxlb.daemon.messages import GarpFrame
 from haxlb.forwarding.layout import ABI, Sizes
+from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.niceness import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.node import NodeConfig, VrrpInstance
 from haxlb.model.wire import from_json
+
+if TYPE_CHECKING:
+    from haxlb.linux.forwarder_needs import Needs
 
 CRAFT_PATIENCE_S = 30.0
 _SIOCGIFHWADDR = 0x8927
@@ -29,6 +36,7 @@ class Builder:
 
     def __init__(self, runtime_dir: Path) -> None:
         self.directory = runtime_dir / "bpf" / ABI
+        self._built: Needs | None = None
 
     async def craft(self, instances: Iterable[VrrpInstance]) -> tuple[GarpFrame, ...]:
         """Announcements of all VIPs whose interfaces have an Ethernet address. Raises HostError."""
@@ -51,17 +59,52 @@ class Builder:
 
     async def compile(self, config: NodeConfig) -> str:
         """Compile, verify and pin the forwarder; the path of the pinned program. Raises HostError."""
+        # Not when this module is: who forwards nothing need not know how.
+        from haxlb.linux.forwarder_needs import excess, needs, roomy
+        from haxlb.linux.maps import Maps
+
+        sizes = roomy(config)
+        # Tables that are there are kept, though they may be less roomy than new ones would be.
+        with contextlib.suppress(HostError), Maps.open(self.directory) as maps:
+            if not excess(config, maps.sizes):
+                sizes = replace(maps.sizes, flow_buckets_log2=config.forwarding.flow_buckets_log2)
+        return await self._compile(needs(config), sizes)
+
+    async def extend(self, config: NodeConfig) -> str:
+        """The same with all that the last program can do: for a program that takes over before the tables have changed.
+
+        Raises HostError.
+        """
+        from haxlb.linux.forwarder_needs import needs
+        from haxlb.linux.maps import Maps
+
+        wanted = needs(config)
+        with Maps.open(self.directory) as maps:
+            room = maps.sizes
+        return await self._compile(wanted if self._built is None else wanted.beside(self._built), room)
+
+    async def _compile(self, wanted: Needs, sizes: Sizes) -> str:
         from haxlb.linux.forwarder_build import compile_forwarder
 
-        needed = _needed(config)
-        usual = Sizes()
-        return await compile_forwarder(
+        program = await compile_forwarder(
             self.directory,
-            services=max(config.forwarding.max_services, needed.services),
-            # A server that has left keeps its place until its flows have ended: room for as many again.
-            backends=max(usual.backends, 2 * needed.backends),
-            flow_buckets_log2=config.forwarding.flow_buckets_log2,
+            services=sizes.services,
+            frontends=sizes.frontends,
+            backends=sizes.backends,
+            rings=sizes.rings,
+            flow_buckets_log2=sizes.flow_buckets_log2,
+            features=wanted.features,
+            lifetimes=wanted.lifetimes,
+            frags=wanted.frags,
         )
+        self._built = wanted
+        return program
+
+    def outdated(self, config: NodeConfig) -> bool:
+        """Whether the program that was built last cannot do what `config` needs, or does it otherwise."""
+        from haxlb.linux.forwarder_needs import needs
+
+        return self._built is None or not needs(config).met_by(self._built)
 
     def attached(self, config: NodeConfig) -> bool:
         """Whether every interface of this configuration still carries the forwarder of an earlier run."""
@@ -78,6 +121,7 @@ class Builder:
 
     def excess(self, config: NodeConfig) -> str:
         """What of `config` the tables that were built have no room for; empty when all fits."""
+        from haxlb.linux.forwarder_needs import excess
         from haxlb.linux.maps import Maps
 
         try:
@@ -85,23 +129,14 @@ class Builder:
                 room = maps.sizes
         except HostError as problem:
             return problem.message
-        needed = _needed(config)
-        if needed.services > room.services:
-            return f"{needed.services} virtual servers are configured, the forwarder has room for {room.services}"
-        if needed.backends >= room.backends:
-            return f"{needed.backends} real servers are configured, the forwarder has room for {room.backends - 1}"
-        return ""
+        return excess(config, room)
 
     def _link(self, interface: str) -> bool:
         try:
-            return (self.directory / "links" / str(socket.if_nametoindex(interface))).exists()
-        except OSError:
+            below, _ = carrier_of(interface)
+            return (self.directory / "links" / str(socket.if_nametoindex(below))).exists()
+        except (OSError, HostError):
             return False
-
-
-def _needed(config: NodeConfig) -> Sizes:
-    servers = sum(len(each.real_servers) + (each.sorry_server is not None) for each in config.virtual_servers)
-    return Sizes(services=len(config.virtual_servers), backends=servers)
 
 
 def _mac(interface: str) -> str:

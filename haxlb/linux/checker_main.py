@@ -14,7 +14,6 @@ import resource
 import sys
 import time
 from dataclasses import replace
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from haxlb.daemon.checker import Checker
@@ -38,7 +37,9 @@ from haxlb.linux.pipe import Pipe
 from haxlb.linux.probing import Prober
 from haxlb.linux.probing_turns import Results
 from haxlb.linux.realtime import Scheduling, freeze_collector
+from haxlb.linux.sweeper import Sweeper
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
+from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import Fact
 from haxlb.model.node import CheckerSettings
 
@@ -57,6 +58,7 @@ class CheckerProcess:
         self._neighbours = Neighbours(self._on_neighbour, pipe.log, on_interfaces=self._on_interfaces)
         self._forwarder = PinnedForwarder(pipe.log)
         self._verdicts = VerdictFile(pipe.log)
+        self._sweeper = Sweeper()
         self._wake = TimerfdWake(self._on_wake)
         self._frozen = False
         self._scheduling = Scheduling(pipe.log)
@@ -70,6 +72,7 @@ class CheckerProcess:
             scripts=self._scripts,
             verdicts=self._verdicts,
             reports=self,
+            sweeps=self._sweeper,
         )
 
     # -- orders of the supervisor
@@ -82,6 +85,7 @@ class CheckerProcess:
                 self._scripts.configure(config.notification.scripts, message.config_directory)
                 self._forwarder.use(Path(bpf_directory))
                 self._verdicts.use(Path(bpf_directory))
+                self._sweeper.use(Path(bpf_directory))
                 self._checker.configure(config, program)
                 if not self._frozen:
                     freeze_collector()
@@ -89,7 +93,7 @@ class CheckerProcess:
             case SwapProgram(program=program):
                 self._checker.swap(program)
             case PeersKnown(interface=interface, peers=peers):
-                self._checker.peers_known(interface, (each for each in peers if isinstance(each, IPv4Address)))
+                self._checker.peers_known(interface, peers)
             case AskStatus(ticket=ticket):
                 self._send_status(ticket)
             case _:
@@ -109,6 +113,7 @@ class CheckerProcess:
         self._wake.close()
         await self._scripts.finish(SCRIPTS_TIMEOUT_S)
         await self._pipe.drained(FLUSH_TIMEOUT_S)
+        self._sweeper.close()
         self._forwarder.close()
         self._pipe.close()
 
@@ -134,8 +139,10 @@ class CheckerProcess:
     def _on_probe_results(self, results: Results) -> None:
         self._checker.on_probe_results(results)
 
-    def _on_neighbour(self, address: IPv4Address, next_hop: NextHop | None, reason: str) -> None:
-        self._checker.on_neighbour(address, next_hop, reason)
+    def _on_neighbour(
+        self, address: IPAddress, next_hop: NextHop | None, reason: str, gateway: IPAddress | None
+    ) -> None:
+        self._checker.on_neighbour(address, next_hop, reason, gateway)
 
     def _on_interfaces(self) -> None:
         self._checker.on_interfaces()

@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Iterable
 
+from haxlb.linux.lacks import REMEDY
 from haxlb.model.errors import HostError
 
 ROOM = 4096
@@ -72,8 +73,7 @@ class Recording:
             os.ftruncate(self.fd, ROOM * 8)
             self._memory = mmap.mmap(self.fd, ROOM * 8)
         except OSError as problem:
-            remedy = "see the limits of memory and open files"
-            raise HostError(f"cannot make the flight recorder: {problem.strerror}", remedy=remedy) from problem
+            raise HostError(f"cannot make the flight recorder: {problem.strerror}", remedy=REMEDY) from problem
 
     def read(self) -> tuple[int, ...]:
         """When each instance was MASTER last, monotonic µs; 0 = it is not."""

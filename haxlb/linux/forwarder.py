@@ -9,26 +9,41 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import mmap
 import os
 import platform
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.layout import BackendRecord, ServiceRecord
-from haxlb.forwarding.plan import Actual, Delete, Plan, Write, WriteRing, deaths, plan
-from haxlb.forwarding.wanted import Counters, WantedTable
+from haxlb.forwarding.ledger import Ledger
+from haxlb.forwarding.plan import deaths, plan
+from haxlb.forwarding.records import (
+    BackendRecord,
+    FrontendRecord,
+    LoadRecord,
+    ServiceRecord,
+    identity_of,
+    is_portless,
+    is_withdrawn,
+    unpack_endpoint,
+)
+from haxlb.forwarding.steps import Plan
+from haxlb.forwarding.transition import settle
+from haxlb.forwarding.wanted import Counters, Load, WantedTable, server_key
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
+from haxlb.linux.devices import Devices, Log
+from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maps import Maps
+from haxlb.linux.replies import forget_replies
+from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
 
 _MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283}
 _MEMBARRIER_GLOBAL: Final = 1
-_ELEMENT_BYTES: Final = 2 * layout.RING_SLOTS_PER_ELEMENT
 # Why a driver may decline native XDP while generic XDP works.
 _NO_NATIVE: Final = {
     errno.EOPNOTSUPP: "its driver has none",
@@ -36,9 +51,6 @@ _NO_NATIVE: Final = {
     errno.EINVAL: "its driver does not take it as the interface is set up (see `dmesg`)",
     errno.ENOSPC: "its peer has fewer queues than it has",
 }
-
-Log = Callable[[str, str, dict[str, str]], None]
-"""level, event, fields."""
 
 
 def _silent(level: str, event: str, fields: dict[str, str]) -> None:
@@ -53,92 +65,109 @@ class Forwarder:
         self._directory = directory
         self._log = log
         self._maps = Maps.open(directory)
-        self._actual: Actual | None = None
+        self._views = {name: self._maps.view(name) for name in ("rings", "exceptions", "loads")}
+        self._ledger: Ledger | None = None
+        self._devices = Devices(self._maps, log)
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
+        self._ledger = None
+        self._views.clear()
         self._maps.close()
 
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says, by the smallest ordered set of writes. Raises HostError."""
-        actual = self._read() if self._actual is None else self._actual
+        ledger = self._read() if self._ledger is None else self._ledger
         # Until all steps are done what the maps say is known to the maps alone.
-        self._actual = None
-        dying = deaths(wanted, actual)
-        self._carry_out(dying)
+        self._ledger = None
+        now_s = int(time.monotonic())
+        self._carry_out(deaths(wanted, ledger))
         self._note_own_macs(int(pin.name) for pin in self._links())
-        planned = dying
-        while planned is dying or not planned.complete:
-            planned = plan(wanted, planned.after)
-            if planned.steps:
-                # What is not in force was, before the last change: a packet of that time may still be reading it.
-                _wait_for_packets()
-                self._carry_out(planned)
-        self._actual = planned.after
+        self._devices.note(wanted)
+        while True:
+            planned = plan(wanted, ledger, now_s)
+            self._carry_out(planned)
+            if planned.complete:
+                break
+            # What the first one has given up is for the second one.
+            wait_for_packets()
+            ledger.quiesce()
+        self._ledger = ledger
+
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        """End the transitions that are over; to be called about once a second.
+
+        `now_s`: CLOCK_MONOTONIC; `lifetime_s`: of an established flow without packets. Raises HostError.
+        """
+        ledger = self._ledger
+        if ledger is None:
+            return
+        self._ledger = None
+        if not ledger.quiet:
+            # Now, while nobody waits for it, so that the next change need not.
+            wait_for_packets()
+            ledger.quiesce()
+        self._carry_out(settle(ledger, now_s, lifetime_s, self._load))
+        self._ledger = ledger
 
     def _carry_out(self, planned: Plan) -> None:
-        for step in planned.steps:
-            match step:
-                case Write():
-                    self._maps.write(step.map, step.key, step.value)
-                case Delete():
-                    bpf.map_delete(self._maps.fds[step.map], step.key)
-                case WriteRing():
-                    self._write_ring(step)
+        for phase in planned.phases:
+            if phase.wait:
+                wait_for_packets()
+            self._maps.carry_out(phase.steps)
+        if planned.renamed:
+            forget_replies(self._maps, planned.renamed)
 
-    def _write_ring(self, step: WriteRing) -> None:
-        first, count = layout.ring_element(step.service, step.half), len(step.content) // _ELEMENT_BYTES
-        keys = b"".join(layout.INDEX.pack(first + element) for element in range(count))
-        bpf.map_update_batch(self._maps.fds["rings"], keys, step.content, count)
+    def _load(self, backend: int) -> Load:
+        at = backend * layout.LOAD_BYTES
+        return LoadRecord.unpack(bytes(self._views["loads"][at : at + layout.LOAD_BYTES]))
 
-    def _read(self) -> Actual:
+    def _read(self) -> Ledger:
         """What the maps say."""
-        fds, sizes = self._maps.fds, self._maps.sizes
-        endpoints = {}
-        for key in bpf.map_keys(fds["endpoints"], self._maps.shape("endpoints").key_size):
-            value = self._maps.read("endpoints", key)
-            if value is not None:
-                (endpoints[layout.unpack_endpoint(key)],) = layout.INDEX.unpack(value)
-        services: dict[int, ServiceRecord] = {}
-        for index, raw in enumerate(self._array("services")):
-            if any(raw):
-                services[index] = ServiceRecord.unpack(raw)
-        backends: dict[int, BackendRecord] = {}
-        for index, raw in enumerate(self._array("backends")):
-            if any(raw):
-                backends[index] = BackendRecord.unpack(raw)
-        rings = {index: self._ring(index, record) for index, record in services.items()}
-        return Actual(sizes=sizes, endpoints=endpoints, services=services, backends=backends, rings=rings)
-
-    def _array(self, name: str) -> list[bytes]:
-        shape = self._maps.shape(name)
-        _, values = bpf.map_lookup_batch(self._maps.fds[name], shape.key_size, shape.value_size, shape.entries)
-        return [values[at : at + shape.value_size] for at in range(0, len(values), shape.value_size)]
-
-    def _ring(self, index: int, record: ServiceRecord) -> bytes:
-        """The half in force, whole elements."""
-        elements = -(-record.halves[record.half].length // layout.RING_SLOTS_PER_ELEMENT)
-        first = layout.ring_element(index, record.half)
-        size = self._maps.shape("rings").entries * _ELEMENT_BYTES
-        with mmap.mmap(self._maps.fds["rings"], size, mmap.MAP_SHARED, mmap.PROT_READ) as rings:
-            return rings[first * _ELEMENT_BYTES : (first + elements) * _ELEMENT_BYTES]
+        found: dict[str, dict[Endpoint, FrontendRecord]] = {"offered": {}, "withdrawn": {}, "portless": {}}
+        for name in ("endpoints", "endpoints6"):
+            for key, value in self._maps.entries(name):
+                kind = "withdrawn" if is_withdrawn(key) else "portless" if is_portless(key) else "offered"
+                found[kind][unpack_endpoint(key)] = FrontendRecord.unpack(value)
+        return Ledger(
+            self._maps.sizes,
+            frontends=found["offered"],
+            withdrawn=found["withdrawn"],
+            portless=found["portless"],
+            services={
+                index: ServiceRecord.unpack(raw) for index, raw in enumerate(self._maps.array("services")) if any(raw)
+            },
+            backends={
+                index: BackendRecord.unpack(raw) for index, raw in enumerate(self._maps.array("backends")) if any(raw)
+            },
+            rings=self._views["rings"],
+            exceptions=self._views["exceptions"],
+        )
 
     def counters(self) -> Counters:
-        """Counters since the maps were made, or since an index went to another service or server."""
-        actual = self._actual or self._read()
-        endpoints = {index: endpoint for endpoint, index in actual.endpoints.items()}
+        """Counters since the maps were made, or since an index went to another service or server.
+
+        Only of services that this process has applied: the maps know them by the digests of their names.
+        """
+        verdicts = layout.sum_verdicts(self._maps.read("verdicts", layout.INDEX.pack(0)) or b"")
+        ledger = self._ledger
+        if ledger is None:
+            return Counters(verdicts=verdicts)
+        services = {ledger.service_of[identity_of(name)]: service for name, service in ledger.applied.items()}
+        of_services, of_servers = self._maps.array("service_tallies"), self._maps.array("backend_tallies")
+        known = {
+            (services[record.service].name, server_key(record.address, record.port)): (index, record)
+            for index, record in ledger.backends.items()
+            if record.service in services and not record.retired
+        }
         return Counters(
-            verdicts=layout.sum_verdicts(self._maps.read("verdicts", layout.INDEX.pack(0)) or b""),
-            services={
-                endpoint: layout.sum_tallies(self._maps.read("service_tallies", layout.INDEX.pack(index)) or b"")
-                for index, endpoint in endpoints.items()
-            },
-            servers={
-                (endpoints[record.service], f"{record.address}:{record.port}"): layout.sum_tallies(
-                    self._maps.read("backend_tallies", layout.INDEX.pack(index)) or b""
-                )
-                for index, record in actual.backends.items()
-                if record.service in endpoints and not record.retired
+            verdicts=verdicts,
+            services={service.name: layout.sum_tallies(of_services[index]) for index, service in services.items()},
+            servers={key: layout.sum_tallies(of_servers[index]) for key, (index, _) in known.items()},
+            loads={
+                key: self._load(index)
+                for key, (index, record) in known.items()
+                if not services[record.service].stateless
             },
         )
 
@@ -147,18 +176,24 @@ class Forwarder:
 
         `mode` is auto, native or generic. Interfaces that are no longer named are detached, and what another version of
         haxlb has pinned beside this one's is removed. Raises HostError; the interfaces before the one that failed then
-        carry the new program. An interface that does not exist is one that failed, but the last: the others need not
-        wait until it is there (dynamic_interfaces).
+        carry the new program. Where an interface is made on another one (a VLAN, a macvlan) it is that one: its frames,
+        tags and all, are seen there. An interface that does not exist is one that failed, but the last: the others need
+        not wait until it is there (dynamic_interfaces).
         """
         indices: dict[str, int] = {}
         absent: list[HostError] = []
         for interface in interfaces:
             try:
-                indices[interface] = xdp.interface_index(interface)
+                below, tag = carrier_of(interface)
+                indices[below] = xdp.interface_index(below)
             except HostError as problem:
                 absent.append(problem)
+                continue
+            if below != interface:
+                fields = {"interface": interface, "below": below, "vlan": str(tag or "none")}
+                self._log("info", "attached_below", fields)
         with closing(bpf.obj_get(Path(program))) as fd:
-            if set(bpf.program_info(fd).map_ids) != self._maps.ids():
+            if not self._is_ours(fd):
                 # It would find no service, or those of the past, and nobody would write its tables.
                 raise HostError(
                     f"the program {program} reads other tables than this process writes: it is not attached",
@@ -179,16 +214,30 @@ class Forwarder:
         self._remove_other_versions()
         return self.links()
 
+    def _is_ours(self, program: int) -> bool:
+        """It reads the maps that are pinned here, as far as it needs them, and has only its own parts beside them."""
+        ours = self._maps.ids()
+        used = set(bpf.program_info(program).map_ids)
+        parts = {each for each in used - ours if self._maps.is_parts(each)}
+        return bool(used & ours) and used - ours == parts and len(parts) <= 1
+
     def _remove_other_versions(self) -> None:
         """Their links are ours by now, or lead nowhere; their tables are memory for nothing."""
-        for links in sorted(self._directory.parent.glob("*/links")):
-            version = links.parent
+        for version in sorted(self._directory.parent.glob("[0-9]*-*")):
             if version != self._directory:
-                for pin in links.iterdir():
-                    bpf.link_remove(pin)
-                for pin in (links, *(each for each in version.iterdir() if each != links), version):
+                for pin in version.glob("links/*"):
+                    # Whoever was ended while it took a link over has left it with two names, of which one is ours.
+                    pin.unlink() if self._is_adopted(pin) else bpf.link_remove(pin)
+                for pin in (*version.iterdir(), version):
                     pin.rmdir() if pin.is_dir() else pin.unlink()
                 self._log("info", "former_version_removed", {"directory": str(version)})
+
+    def _is_adopted(self, pin: Path) -> bool:
+        mine = self._directory / "links" / pin.name
+        if not mine.exists():
+            return False
+        with closing(bpf.obj_get(pin)) as link, closing(bpf.obj_get(mine)) as adopted:
+            return bpf.link_info(link).id == bpf.link_info(adopted).id
 
     def _attach(self, program: int, interface: str, index: int, mode: str) -> None:
         link = self._adopt(index)
@@ -325,7 +374,7 @@ def _program_name(identity: int) -> str:
     return f"{info.name or 'unnamed'} {info.tag}"
 
 
-def _wait_for_packets() -> None:
+def wait_for_packets() -> None:
     """Return when every packet that is being handled now has been: MEMBARRIER_CMD_GLOBAL waits for an RCU grace period
     (kernel/sched/membarrier.c), and XDP programs run under RCU.
     """

@@ -7,18 +7,24 @@ is named by layout.ABI: the same sizes need not mean the same.
 
 from __future__ import annotations
 
+import mmap
 import os
 import types
+from array import array
+from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Self
 
-from haxlb.forwarding.layout import ABI, MapShape, Sizes, shapes
+from haxlb.forwarding.layout import ABI, MapShape, Sizes, programs_shape, shapes
+from haxlb.forwarding.steps import Delete, Fill, Step, Write
 from haxlb.linux import bpf
+from haxlb.linux.bpf_call import closing
 from haxlb.model.errors import HostError
 
 _MOST: Final = 0xFFFF
-"""Flows remember both by 16 bits."""
+"""Flows remember them by 16 bits."""
 _REMEDY: Final = "stop haxlb, run `haxlb detach` and start again: connections of rr and wrr may then change servers"
 
 
@@ -60,10 +66,7 @@ class Maps:
                     _verify(shape, existing[shape.name], directory)
                 return cls(existing, sizes)
             for shape in shapes(sizes):
-                flags = bpf.F_MMAPABLE if shape.mmapable else 0
-                existing[shape.name] = bpf.map_create(
-                    shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]
-                )
+                existing[shape.name] = create(shape)
                 bpf.obj_pin(existing[shape.name], directory / shape.name)
         except BaseException:
             _close(existing)
@@ -83,7 +86,8 @@ class Maps:
                 )
         existing = _pinned(directory, names)
         try:
-            sizes = _at_least(Sizes(services=0, backends=0, flow_buckets_log2=0), existing)
+            none = Sizes(services=0, frontends=0, backends=0, rings=0, flow_buckets_log2=0, replies=0)
+            sizes = _at_least(none, existing)
             for shape in shapes(sizes):
                 _verify(shape, existing[shape.name], directory)
         except BaseException:
@@ -105,14 +109,79 @@ class Maps:
 
     def read(self, name: str, key: bytes) -> bytes | None:
         """Value at a key of a map; of a per-CPU map the values of all possible CPUs in a row."""
-        shape = self._shapes[name]
-        size = shape.value_size * (possible_cpus() if shape.kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1)
-        return bpf.map_lookup(self.fds[name], key, size)
+        return bpf.map_lookup(self.fds[name], key, self._value_size(name))
 
     def write(self, name: str, key: bytes, value: bytes) -> None:
         """Write a value of a map; the same one for every CPU of a per-CPU map."""
         copies = possible_cpus() if self._shapes[name].kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1
         bpf.map_update(self.fds[name], key, value * copies)
+
+    def array(self, name: str) -> list[bytes]:
+        """All values of an array; of a per-CPU one those of all CPUs in a row."""
+        shape, size = self._shapes[name], self._value_size(name)
+        _, values = bpf.map_lookup_batch(self.fds[name], shape.key_size, size, shape.entries)
+        return _each(size, values)
+
+    def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a hash table."""
+        for key in bpf.map_keys(self.fds[name], self._shapes[name].key_size):
+            value = self.read(name, key)
+            if value is not None:
+                yield key, value
+
+    def view(self, name: str) -> memoryview:
+        """A map's memory, as it is whenever it is read."""
+        shape = self._shapes[name]
+        size = -(-shape.entries * shape.value_size // mmap.PAGESIZE) * mmap.PAGESIZE
+        return memoryview(mmap.mmap(self.fds[name], size, mmap.MAP_SHARED, mmap.PROT_READ))
+
+    def carry_out(self, steps: Iterable[Step]) -> None:
+        """Write in the order given: in one system call what follows one another in one map. Raises HostError."""
+        for (name, deletes), some in groupby(steps, key=lambda step: (step.map, isinstance(step, Delete))):
+            if deletes:
+                for step in some:
+                    if isinstance(step, Delete):
+                        bpf.map_delete(self.fds[name], step.key)
+                continue
+            copies = possible_cpus() if self._shapes[name].kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1
+            keys, values, count = [], [], 0
+            for step in some:
+                if isinstance(step, Fill):
+                    many = len(step.content) // self._shapes[name].value_size
+                    keys.append(array("I", range(step.first, step.first + many)).tobytes())
+                    values.append(step.content)
+                    count += many
+                elif isinstance(step, Write):
+                    keys.append(step.key)
+                    values.append(step.value * copies)
+                    count += 1
+            bpf.map_update_batch(self.fds[name], keys, values, count)
+
+    def is_parts(self, identity: int) -> bool:
+        """Whether this is the map of a program's own parts."""
+        fd = bpf.map_by_id(identity)
+        if fd is None:
+            return False
+        with closing(fd):
+            info = bpf.map_info(fd)
+        shape = programs_shape()
+        return (info.type, info.max_entries) == (shape.kind, shape.entries)
+
+    def _value_size(self, name: str) -> int:
+        shape = self._shapes[name]
+        return shape.value_size * (possible_cpus() if shape.kind == bpf.MAP_TYPE_PERCPU_ARRAY else 1)
+
+
+def _each(size: int, content: bytes) -> list[bytes]:
+    return [content[at : at + size] for at in range(0, len(content), size)]
+
+
+def create(shape: MapShape) -> int:
+    """File descriptor of a new map of this shape. Raises HostError."""
+    flags = bpf.F_MMAPABLE if shape.mmapable else 0
+    return bpf.map_create(
+        shape.kind, shape.key_size, shape.value_size, shape.entries, flags=flags, name=shape.name[:15]
+    )
 
 
 def verify_version(directory: Path) -> None:
@@ -147,13 +216,17 @@ def _at_least(asked: Sizes, existing: dict[str, int]) -> Sizes:
     """The sizes of the maps that exist, those asked for of the others. Raises HostError for more than can be."""
     entries = {name: bpf.map_info(fd).max_entries for name, fd in existing.items()}
     sizes = Sizes(
-        services=max(asked.services, entries.get("endpoints", 0)),
+        services=max(asked.services, entries.get("services", 1) - 1),
+        frontends=max(asked.frontends, entries.get("endpoints", 2) // 2 - 1),
         backends=max(asked.backends, entries.get("backends", 0)),
+        rings=max(asked.rings, entries.get("rings", 0)),
         flow_buckets_log2=max(asked.flow_buckets_log2, entries.get("flows", 1).bit_length() - 1),
+        replies=max(asked.replies, entries.get("replies", 0)),
     )
-    if max(sizes.services, sizes.backends) > _MOST:
+    if max(sizes.services, sizes.frontends, sizes.backends) > _MOST:
         raise HostError(
-            f"{sizes.services} virtual and {sizes.backends} real servers: the forwarder can count {_MOST}",
+            f"{sizes.services} virtual servers of {sizes.frontends} endpoints, and {sizes.backends} real servers: "
+            f"the forwarder can count {_MOST}",
             remedy="lower forwarding.max_services, or split the configuration",
         )
     return sizes

@@ -172,6 +172,7 @@ def _path(key: str) -> str:
 
 def _summary(server: VirtualServerStatus) -> dict[str, Any]:
     return {
+        "name": server.name,
         "address": str(server.address),
         "port": server.port,
         "protocol": server.protocol,

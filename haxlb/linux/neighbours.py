@@ -2,9 +2,9 @@
 
 In direct routing the kernel sends nothing to a real server but health checks, so nothing confirms its neighbour entry.
 Every REFRESH_S each entry is *used* (RTM_NEWNEIGH with NTF_USE): the kernel then does what it does for a packet
-(net/core/neighbour.c, neigh_event_send): asks by ARP where there is no entry or a failed one, and confirms a stale one
-by unicast after delay_first_probe_time. The address that is known stays in use meanwhile. NTF_EXT_MANAGED would do
-it inside the kernel from 5.16 on, but would leave entries behind that are probed for ever.
+(net/core/neighbour.c, neigh_event_send): asks by ARP or neighbour discovery where there is no entry or a failed one,
+and confirms a stale one by unicast after delay_first_probe_time. The address that is known stays in use meanwhile.
+NTF_EXT_MANAGED would do it inside the kernel from 5.16 on, but would leave entries behind that are probed for ever.
 """
 
 from __future__ import annotations
@@ -13,37 +13,45 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv6Address
+from itertools import islice
 
 from haxlb.forwarding.wanted import NextHop
+from haxlb.linux.link_layers import KIND_LINK, LinkLayer, carrier, dump_links, read_link
 from haxlb.linux.log import Log
 from haxlb.linux.neighbours_wire import (
     EVENT_GROUPS,
-    KIND_LINK,
     KIND_NEIGHBOUR,
     Entry,
-    LinkLayer,
     Route,
     RouteKind,
-    dump_links,
     dump_neighbours,
-    read_link,
     read_neighbour,
     read_route,
     route_request,
     use_request,
 )
 from haxlb.linux.rtnetlink import Rtnetlink, split
+from haxlb.model.addresses import IPAddress
 
 REFRESH_S = 3.0
+ROUTES_PER_REFRESH = 64
+"""Routes through gateways that are looked at anew each time: no event tells that the MTU of a path was found out."""
+MOST_MTU = 65535
+"""Of IP; that of a loopback interface is one more."""
 _SO_RCVBUFFORCE = 33
+_LOOPBACK_MAC = "00:00:00:00:00:00"
+_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
+"""RTN_UNREACHABLE, RTN_PROHIBIT and RTN_BLACKHOLE of IPv4 answer with an errno of their own."""
 
-Report = Callable[[IPv4Address, NextHop | None, str], None]
+Report = Callable[[IPAddress, NextHop | None, str, IPAddress | None], None]
+"""Address, the way there or None, why there is none, and the gateway on the way, None where there is none."""
+_State = tuple[NextHop | None, str, IPAddress | None]
 
 
 class Neighbours:
-    """NeighbourPort: calls `on_neighbour(address, next_hop, reason)` from the running loop, at changes only, and
-    `on_interfaces()` when any interface has another MAC or is new.
+    """NeighbourPort: calls `on_neighbour(address, next_hop, reason, gateway)` from the running loop, at changes only,
+    and `on_interfaces()` when any interface has another MAC or is new.
 
     Two sockets: requests are answered at once on one, events arrive on the other.
     """
@@ -64,17 +72,20 @@ class Neighbours:
         self._requests = Rtnetlink()
         self._events = _event_socket()
         self._links: dict[int, LinkLayer] = {}
-        self._entries: dict[tuple[int, IPv4Address], Entry] = {}
-        self._routes: dict[IPv4Address, Route] = {}
-        self._said: dict[IPv4Address, tuple[NextHop | None, str] | None] = {}
+        self._entries: dict[tuple[int, IPAddress], Entry] = {}
+        self._routes: dict[IPAddress, Route] = {}
+        self._said: dict[IPAddress, _State | None] = {}
         """Every followed address, with what was last reported of it."""
         self._scheduled: asyncio.Handle | None = None
         self._timer: asyncio.Handle = self._loop.call_later(refresh_s, self._refresh)
         self._look_at_everything()
         self._loop.add_reader(self._events.fileno(), self._readable)
 
-    def follow(self, addresses: Iterable[IPv4Address]) -> None:
-        """Follow exactly these; what is already known of a new one is reported from the loop, at once."""
+    def follow(self, addresses: Iterable[IPAddress]) -> None:
+        """Follow exactly these; what is already known of a new one is reported from the loop, at once.
+
+        A link-local one names its interface as its scope: `fe80::1%eth0`.
+        """
         wanted = dict.fromkeys(addresses)
         new = [each for each in wanted if each not in self._said]
         for gone in [each for each in self._said if each not in wanted]:
@@ -97,26 +108,35 @@ class Neighbours:
 
     def _refresh(self) -> None:
         self._timer = self._loop.call_later(self._refresh_s, self._refresh)
+        routed = (address for address, route in self._routes.items() if route.kind is RouteKind.GATEWAY)
+        for address in list(islice(routed, ROUTES_PER_REFRESH)):
+            del self._routes[address]  # to the end: the next time it is the turn of others
+            self._routes[address] = self._route(address)
         self._use(self._said)
+        self._report()
 
-    def _use(self, addresses: Iterable[IPv4Address]) -> None:
-        routes = [(address, self._routes[address]) for address in addresses]
-        requests = [
-            use_request(route.interface_index, address)
-            for address, route in routes
-            if route.kind is RouteKind.CONNECTED
-        ]
+    def _use(self, addresses: Iterable[IPAddress]) -> None:
+        routes = (self._routes[address] for address in addresses)
+        wanted = dict.fromkeys((route.interface_index, route.via) for route in routes)
+        requests = [use_request(index, via) for index, via in wanted if via is not None]
         # A refusal (an interface that has just gone) is answered by the events of what caused it.
         if requests:
             self._requests.change(requests)
 
-    def _route(self, address: IPv4Address) -> Route:
+    def _route(self, address: IPAddress) -> Route:
+        interface = 0
+        if isinstance(address, IPv6Address) and address.is_link_local:
+            scope = address.scope_id or ""
+            interface = next((each.index for each in self._links.values() if scope in (each.name, str(each.index))), 0)
+            if not scope:
+                return Route(kind=RouteKind.NONE, reason=f"{address} is link-local, and names no interface (`%eth0`)")
+            if not interface:
+                return Route(kind=RouteKind.NONE, reason=f"there is no interface {scope} for {address}")
         try:
-            return read_route(self._requests.get(route_request(address)))
+            return read_route(self._requests.get(route_request(address, interface)), address)
         except OSError as problem:
-            # RTN_UNREACHABLE, RTN_PROHIBIT and RTN_BLACKHOLE answer with an errno of their own.
             reason = f"no route to {address}"
-            if problem.errno not in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES):
+            if problem.errno not in _NO_ROUTE:
                 reason = f"{reason}: {problem.strerror}"
             return Route(kind=RouteKind.NONE, reason=reason)
 
@@ -171,6 +191,8 @@ class Neighbours:
             return False
         if kind in KIND_LINK:
             link = read_link(kind, message)
+            if link is None:
+                return False
             former = self._links.pop(link.index, None)
             if link.exists:
                 self._links[link.index] = link
@@ -189,23 +211,64 @@ class Neighbours:
                 self._said[address] = now
                 self._on_neighbour(address, *now)
 
-    def _state(self, address: IPv4Address) -> tuple[NextHop | None, str] | None:
-        """What is to be said of an address; None while ARP has not answered yet, nor failed."""
+    def _state(self, address: IPAddress) -> _State | None:
+        """What is to be said of an address; None while nobody has answered yet, nor failed to."""
         route = self._routes[address]
-        if route.kind is not RouteKind.CONNECTED:
-            return None, route.reason
+        gateway = route.via if route.kind is RouteKind.GATEWAY else None
+        obstacle = self._obstacle(address, route)
+        if obstacle:
+            return None, obstacle, gateway
+        link = self._links[route.interface_index]
+        mtu = min(filter(None, (route.mtu, link.mtu, MOST_MTU)))
+        if route.via is None:
+            return self._local(route, mtu), "", None
+        entry = self._entries.get((link.index, route.via))
+        if entry is None or not (entry.mac or entry.failed):
+            return None
+        if not entry.mac:
+            return None, _silence(address, route, link.name), gateway
+        below = carrier(self._links, link.index)
+        hop = NextHop(
+            interface_index=below.index,
+            source_mac=link.mac,
+            destination_mac=entry.mac,
+            vlan=below.vlan,
+            source=route.source,
+            mtu=mtu,
+        )
+        return hop, "", gateway
+
+    def _obstacle(self, address: IPAddress, route: Route) -> str:
+        """Why no frame can be sent there, whoever answers; empty when it can."""
+        if route.kind is RouteKind.NONE:
+            return route.reason
         link = self._links.get(route.interface_index)
         if link is None:
-            return None, f"the interface to {address} is gone"
+            return f"the interface to {address} is gone"
+        if route.kind is RouteKind.LOCAL:
+            return ""
         if not link.mac:
-            return None, f"{address} is behind {link.name}, which has no MAC: direct routing needs Ethernet"
-        entry = self._entries.get((route.interface_index, address))
-        if entry is not None and entry.mac:
-            hop = NextHop(interface_index=route.interface_index, source_mac=link.mac, destination_mac=entry.mac)
-            return hop, ""
-        if entry is not None and entry.failed:
-            return None, f"no ARP answer from {address} on {link.name}"
-        return None
+            return f"{address} is behind {link.name}, which has no MAC: forwarding needs Ethernet"
+        return carrier(self._links, link.index).problem
+
+    def _local(self, route: Route, mtu: int) -> NextHop:
+        """To this host itself, by its loopback interface."""
+        loopback = next((each.index for each in self._links.values() if each.loopback), route.interface_index)
+        return NextHop(
+            interface_index=loopback,
+            source_mac=_LOOPBACK_MAC,
+            destination_mac=_LOOPBACK_MAC,
+            source=route.source,
+            mtu=mtu,
+        )
+
+
+def _silence(address: IPAddress, route: Route, interface: str) -> str:
+    """Who was asked, and did not answer."""
+    asked = "ARP" if route.via is None or route.via.version == 4 else "neighbour discovery"  # noqa: PLR2004 - the family
+    if route.kind is RouteKind.GATEWAY:
+        return f"no {asked} answer on {interface} from {route.via}, the gateway to {address}"
+    return f"no {asked} answer from {address} on {interface}"
 
 
 def _event_socket() -> socket.socket:

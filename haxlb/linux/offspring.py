@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from haxlb.linux.flight_recorder import Recording
+from haxlb.linux.lacks import REMEDY, remedy_for
 from haxlb.model.errors import HostError
 
 MODULES = {
@@ -78,7 +79,12 @@ class Cradle:
 def start(name: str, module: str | None = None) -> Offspring:
     """Start `python -m <module> --fd N`, by default the module of that name. Raises HostError."""
     recording = Recording() if name in _RECORDED else None
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as problem:
+        if recording is not None:
+            recording.close()
+        raise HostError(f"cannot start the {name}: {problem.strerror}", remedy=REMEDY) from problem
     # -P: the working directory is no place to import a daemon's code from.
     command = [sys.executable, "-P", "-m", module or MODULES[name], "--fd", str(theirs.fileno())]
     inherited = [theirs.fileno()]
@@ -94,7 +100,7 @@ def start(name: str, module: str | None = None) -> Offspring:
         if recording is not None:
             recording.close()
         raise HostError(
-            f"cannot start the {name}: {problem.strerror}", remedy="see the limits of memory and processes"
+            f"cannot start the {name}: {problem.strerror}", remedy=remedy_for(problem, "see that Python is still there")
         ) from problem
     finally:
         theirs.close()

@@ -60,8 +60,8 @@ class PeerProbe:
         return ""
 
     async def is_up(self, interface: str, address: IPAddress) -> bool:
-        """Whether this address answers ARP now. For IPv6 nobody is asked: such a host counts as down."""
-        return isinstance(address, IPv4Address) and bool(await _resolve(interface, address, QUICK_ROUND_S))
+        """Whether this address answers ARP or neighbour discovery now."""
+        return bool(await _resolve(interface, address, QUICK_ROUND_S))
 
 
 def igmp_query(group: IPv4Address) -> bytes:

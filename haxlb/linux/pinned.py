@@ -56,6 +56,12 @@ class PinnedForwarder:
         """Make the maps say what `wanted` says. Raises HostError."""
         self._do(lambda forwarder: forwarder.apply(wanted))
 
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        """End the transitions of stateless services that are over. Raises HostError."""
+        # Not opened for this: there is nothing to end before a table was applied.
+        if self._forwarder is not None:
+            self._do(lambda forwarder: forwarder.settle(now_s, lifetime_s))
+
     def counters(self) -> Counters:
         """Counters since the maps were made. Raises HostError."""
         return self._do(lambda forwarder: forwarder.counters())

@@ -113,7 +113,7 @@ async def fetch(stream: Stream, check: Check, url: HttpUrl, progress: Progress) 
 @lru_cache(maxsize=1 << 12)
 def _request(check: Check, url: HttpUrl) -> tuple[h11.Request, bytes]:
     """The request, and its bytes. Raises h11.LocalProtocolError where the configuration's words cannot be sent."""
-    host = url.virtualhost or check.virtualhost or f"{check.address}:{check.port}"
+    host = url.virtualhost or check.virtualhost or check.target
     head = h11.Request(
         method="GET",
         # Spaces and letters beyond ASCII cannot stand in a request line; everything else is sent as it is written.

@@ -14,10 +14,10 @@ import ssl
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import IPv4Address
 from typing import Protocol, TypeVar
 
 from haxlb.linux.probing_turns import BROKEN, READABLE, WRITABLE, ready
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Check
 
 CHUNK = 16 * 1024
@@ -27,7 +27,7 @@ _WORDS = {
     errno.ECONNREFUSED: "connection refused",
     errno.ECONNRESET: "connection reset by the server",
     errno.EPIPE: "connection reset by the server",
-    errno.EHOSTUNREACH: "no route to the host, or no ARP answer from it",
+    errno.EHOSTUNREACH: "no route to the host, or no answer from it on the link",
     errno.ENETUNREACH: "no route to the network",
     errno.ETIMEDOUT: "connection timed out",
 }
@@ -69,7 +69,8 @@ def in_words(problem: OSError) -> str:
 
 async def connect(check: Check) -> Plain:
     """Connect to the check's target from its source. Raises OSError, BindRefused."""
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    family = socket.AF_INET6 if check.address.version == 6 else socket.AF_INET  # noqa: PLR2004 - the family
+    connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         _bind(connection, check.bind_address, check.bind_port)
         number = connection.connect_ex(_target(check))
@@ -93,7 +94,7 @@ def _target(check: Check) -> tuple[str, int]:
     return str(check.address), check.port
 
 
-def _bind(connection: socket.socket, address: IPv4Address | None, port: int) -> None:
+def _bind(connection: socket.socket, address: IPAddress | None, port: int) -> None:
     if address is None and not port:
         return
     if port:
@@ -106,7 +107,8 @@ def _bind(connection: socket.socket, address: IPv4Address | None, port: int) -> 
     try:
         connection.bind((source, port))
     except OSError as problem:
-        raise BindRefused(f"cannot bind to {source or '*'}:{port}: {os.strerror(problem.errno or 0)}") from problem
+        shown = f"[{source}]" if ":" in source else source or "*"
+        raise BindRefused(f"cannot bind to {shown}:{port}: {os.strerror(problem.errno or 0)}") from problem
 
 
 class Plain:

@@ -1,8 +1,9 @@
 """BequestPort: what is left to do for a speaker that has died, in as few steps as it takes.
 
 Priority 0 first: the peer then waits only its skew time (RFC 9568 section 6.4.2). The addresses go next, all of them:
-the speaker may have died between putting one on and telling of it. Standard library only, and nothing to import,
-resolve or encode on the day, but for the authentication header, which has to have a number above the speaker's last.
+the speaker may have died between putting one on and telling of it. Last, the forwarder forgets the virtual MACs, or it
+would go on delivering what a switch floods beside the new MASTER. Standard library only, and nothing to import, resolve
+or encode on the day, but for the authentication header, which has to have a number above the speaker's last.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker_frames import resignation, sign
@@ -49,12 +51,17 @@ class _Will:
     vips: tuple[Vip, ...]
     routing: tuple[bytes, ...]
     """The removal of routes and rules."""
+    macs: frozenset[str] = frozenset()
+    """Virtual ones that the forwarder takes frames to."""
 
 
 class Bequest:
     """Keeps the datagrams and requests of the present configuration ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, bpf_directory: Path | None = None) -> None:
+        """`bpf_directory` is where the data plane is pinned; None = nowhere."""
+        self._bpf_directory = bpf_directory
+        self._forget: Callable[[Path, frozenset[str]], None] | None = None
         self._rtnetlink = Rtnetlink()
         self._wills: tuple[_Will, ...] = ()
 
@@ -71,9 +78,14 @@ class Bequest:
                 key=Expected.of(each).key,
                 vips=(*each.vips, *each.excluded_vips),
                 routing=tuple(encode_removals(each.routes, each.rules)),
+                macs=frozenset(mac.mac.lower() for mac in each.virtual_macs if not mac.ipvlan),
             )
             for each in listed
         )
+        if self._forget is None and any(will.macs for will in self._wills):
+            from haxlb.linux.forwarded_macs import forget
+
+            self._forget = forget
 
     def execute(self, masters: frozenset[str], kept: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Send priority 0 for the masters, take VIPs, routes and rules off; what went wrong, one sentence each.
@@ -91,7 +103,9 @@ class Bequest:
         vips = dict.fromkeys(vip for will in going for vip in will.vips if vip not in staying)
         kept_routing = {request for will in self._wills if will.name in kept for request in will.routing}
         routing = [request for will in going for request in will.routing if request not in kept_routing]
-        return (*problems, *self._remove_vips(vips), *self._remove_routing(routing))
+        kept_macs = frozenset[str]().union(*(will.macs for will in self._wills if will.name in kept))
+        macs = frozenset[str]().union(*(will.macs for will in going)) - kept_macs
+        return (*problems, *self._remove_vips(vips), *self._remove_routing(routing), *self._forget_macs(macs))
 
     def close(self) -> None:
         """Close the socket."""
@@ -122,6 +136,15 @@ class Bequest:
             return [f"routes and rules may still be on: {problem}"]
         numbers = {number for number in results if number} - GONE
         return [f"a route or rule cannot be taken off: {os.strerror(number)}" for number in sorted(numbers)]
+
+    def _forget_macs(self, macs: frozenset[str]) -> list[str]:
+        if self._forget is None or self._bpf_directory is None or not macs:
+            return []
+        try:
+            self._forget(self._bpf_directory, macs)
+        except (OSError, HostError) as problem:
+            return [f"frames to virtual MACs may still be forwarded: {problem}"]
+        return []
 
     def _link(self, interface: str, ours: set[IPAddress]) -> Link:
         """The first addresses of the interface that are none of our VIPs: what the speaker sends from."""

@@ -43,6 +43,7 @@ IFA_FLAGS = 8
 IFLA_ADDRESS = 1
 IFLA_IFNAME = 3
 IFLA_MTU = 4
+_NLA_TYPE_MASK = 0x3FFF
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
 _SOL_NETLINK = 270
@@ -104,10 +105,15 @@ def attribute(message: bytes, fixed: int, wanted: int) -> bytes | None:
         length, kind = _ATTRIBUTE.unpack_from(message, offset)
         if length < _ATTRIBUTE.size:
             return None
-        if kind == wanted:
+        if kind & _NLA_TYPE_MASK == wanted:
             return message[offset + _ATTRIBUTE.size : offset + length]
         offset += (length + 3) & ~3
     return None
+
+
+def nested(nest: bytes, wanted: int) -> bytes | None:
+    """The same of the attributes inside of an attribute."""
+    return attribute(bytes(_HEADER.size) + nest, 0, wanted)
 
 
 class Rtnetlink:

@@ -15,6 +15,7 @@ from ipaddress import IPv4Address
 from haxlb.daemon.messages import (
     AskStatus,
     ConfigureSpeaker,
+    DataPlaneReady,
     GarpFrame,
     GarpFrames,
     HandOver,
@@ -40,6 +41,7 @@ from haxlb.linux.adverts import AdvertSockets
 from haxlb.linux.announcer import Announcer
 from haxlb.linux.child import FLUSH_TIMEOUT_S
 from haxlb.linux.flight_recorder import FlightRecorder
+from haxlb.linux.forwarded_macs import ForwardedMacs
 from haxlb.linux.host_network import HostNetwork
 from haxlb.linux.links import LinkMonitor, Links
 from haxlb.linux.log import Complaints
@@ -87,6 +89,8 @@ class SpeakerProcess:
         self._adverts = AdvertSockets(self._clock, self._complaints)
         self._announcer = Announcer(self._links.mac, self._complaints, self._report_stale)
         self._scripts = ScriptRunner(pipe.log)
+        self._macs = ForwardedMacs(self._complaints)
+        self._macs_due = 0.0
         self._wake = TimerfdWake(self._on_wake)
         self._monitor: LinkMonitor | None = None
         self._speaker = Speaker(
@@ -100,6 +104,7 @@ class SpeakerProcess:
             notify=self,
             reports=self,
             recorder=recorder,
+            macs=self._macs,
             epoch_offset_us=time.time_ns() // 1000 - self._clock.now(),
         )
         self._instances: tuple[VrrpInstance, ...] = ()
@@ -136,6 +141,8 @@ class SpeakerProcess:
         elif isinstance(message, GarpFrames):
             self._announcer.add(message.frames)
             self._speaker.on_wake()  # others may follow: what is due goes out between them
+        elif isinstance(message, DataPlaneReady):
+            self._macs.check()
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
             self._send_status()
@@ -168,6 +175,7 @@ class SpeakerProcess:
             self._loop.remove_reader(fd)
         self._adverts.close()
         self._announcer.close()
+        self._macs.close()
         self._rtnetlink.close()
         if self._recorder is not None:
             self._recorder.close()
@@ -207,8 +215,11 @@ class SpeakerProcess:
         self._links.watch(watched.interfaces, watched.vips, watched.sources)
         self._instances, self._groups, self._settings = message.instances, message.sync_groups, message.settings
         self._announcer.take(message.garp_frames)
+        self._macs.use(message.bpf_directory)
         problem = "; ".join(each for each in (lacking, self._apply(message)) if each)
         self._speaker.on_wake()
+        # Now, not before: what a dead speaker has left is ours where we go on as MASTER.
+        self._macs.check()
         self._network.finish()
         self._speaker.on_wake()
         if not self._frozen:
@@ -314,6 +325,9 @@ class SpeakerProcess:
         # A process that was stalled may have lost its role meanwhile: what has arrived comes first.
         self._speaker.on_wake()
         self._renewal = self._loop.call_later(self._network.renew(), self._renew)
+        if self._loop.time() >= self._macs_due:  # with many addresses this is called more often
+            self._macs_due = self._loop.time() + RENEW_EVERY_S
+            self._macs.check()
 
     def _restore_virtual_macs(self) -> None:
         """They go with the interface below, and come back with it."""

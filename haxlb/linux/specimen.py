@@ -7,12 +7,13 @@ import contextlib
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import ALL, Features
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
@@ -30,8 +31,8 @@ OWN_MAC: Final = "02:00:00:00:00:aa"
 SERVERS: Final = 10
 LOOPBACK: Final = 1
 """Interface index that BPF_PROG_TEST_RUN gives a frame that no context comes with."""
-_BUCKETS_LOG2: Final = 18
-"""Room for a million flows, so that a benchmark with as many measures hits."""
+_BUCKETS_LOG2: Final = 20
+"""Room for four million flows, so that a benchmark with one million measures hits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,8 @@ class Specimen:
     maps: Maps
 
 
-def table(scheduler: Scheduler) -> WantedTable:
-    """What the specimen serves."""
+def table(scheduler: Scheduler, *, interface: int = LOOPBACK) -> WantedTable:
+    """What the specimen serves; its servers are behind `interface`."""
     servers = tuple(
         WantedServer(
             address=VIP + 10 + number,
@@ -53,7 +54,7 @@ def table(scheduler: Scheduler) -> WantedTable:
             weight=1,
             alive=True,
             next_hop=NextHop(
-                interface_index=LOOPBACK, source_mac=OWN_MAC, destination_mac=f"02:00:00:00:01:{number:02x}"
+                interface_index=interface, source_mac=OWN_MAC, destination_mac=f"02:00:00:00:01:{number:02x}"
             ),
         )
         for number in range(1, SERVERS + 1)
@@ -61,23 +62,26 @@ def table(scheduler: Scheduler) -> WantedTable:
     return WantedTable(
         services=tuple(
             WantedService(
-                endpoint=Endpoint(address=VIP, port=PORT, protocol=protocol),
+                name=str(endpoint := Endpoint(address=VIP, port=PORT, protocol=protocol)),
+                endpoints=(endpoint,),
                 scheduler=scheduler,
                 hash_port=True,
                 servers=servers,
             )
-            for protocol in Protocol
+            for protocol in (Protocol.TCP, Protocol.UDP)
         )
     )
 
 
 @contextlib.contextmanager
-def specimen(wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2) -> Iterator[Specimen]:
+def specimen(
+    wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2, features: Features = ALL
+) -> Iterator[Specimen]:
     """A forwarder in a bpffs of its own, which goes with it. Raises HostError."""
     with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
         directory = Path(runtime) / "bpf" / layout.ABI
         try:
-            path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2))
+            path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2, features=features))
             with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:
                 maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
                 forwarder.apply(wanted)
@@ -113,14 +117,27 @@ def verify_pin(path: Path) -> None:
         raise HostError(f"something is pinned at {path}", remedy=f"rm {path}, or name another path")
 
 
-def pin_until_interrupted(path: Path, scheduler: str, *, ready: Callable[[], None]) -> None:
+def features_of(scheduler: Scheduler) -> Features:
+    """What a configuration of the specimen's services would compile."""
+    nothing = Features.parse("none")
+    return replace(
+        nothing,
+        stateless=scheduler.hashes,
+        stateful=not scheduler.hashes,
+        list=not scheduler.hashes and scheduler.value not in ("rr", "wrr"),
+    )
+
+
+def pin_until_interrupted(path: Path, scheduler: str, features: str = "", *, ready: Callable[[], None]) -> None:
     """Pin a specimen's program at `path`, call `ready`, remove the pin at SIGINT or SIGTERM. Raises HostError."""
     verify_pin(path)
     ends = {signal.SIGINT, signal.SIGTERM}
     # Blocked from here on: one that comes while the program is built must not leave a mount behind.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:
-        with specimen(table(Scheduler(scheduler))) as loaded, pinned(loaded.program, path):
+        chosen = Scheduler(scheduler)
+        built = Features.parse(features) if features else features_of(chosen)
+        with specimen(table(chosen), features=built) as loaded, pinned(loaded.program, path):
             ready()
             signal.sigwait(ends)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import signal
 import sys
 import time
@@ -25,6 +24,7 @@ from haxlb.linux.config_file import ConfigFile
 from haxlb.linux.control_socket import ControlSocket
 from haxlb.linux.firewall import name_of_table
 from haxlb.linux.instance_lock import InstanceLock, RouterLocks
+from haxlb.linux.lacks import LACKS, REMEDY
 from haxlb.linux.log import Complaints
 from haxlb.linux.logging_setup import Log
 from haxlb.linux.mail import Mailer
@@ -43,7 +43,6 @@ from haxlb.model.facts import Fact
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
 """<linux/capability.h>; what the forwarder needs beyond them is said by its compiler."""
-_LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN)
 _RELOADS_AT_ONCE = 2
 """One under way and one that waits."""
 
@@ -95,11 +94,9 @@ def serve(options: Options, show_report: Callable[[str], None], cradle: Cradle |
         routers = RouterLocks(loaded.config.instances)
         asyncio.run(_serve(options, loaded, log, routers, cradle))
     except OSError as problem:
-        if problem.errno not in _LACKS:
+        if problem.errno not in LACKS:
             raise
-        raise HostError(
-            f"haxlb cannot run: {problem.strerror}", remedy="see the limits of open files, processes and memory"
-        ) from problem
+        raise HostError(f"haxlb cannot run: {problem.strerror}", remedy=REMEDY) from problem
     finally:
         if routers is not None:
             routers.release()
@@ -150,7 +147,7 @@ async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLock
         log("error", "malformed_message", process=name, reason=problem.message)
 
     builder = Builder(options.runtime_dir)
-    bequest = Bequest()
+    bequest = Bequest(builder.directory)
     vip_watch = ArpWatch(clock, on_fact, log)
     world = World(
         clock=clock,
@@ -229,12 +226,12 @@ def log_bug(log: Log, complaints: Complaints) -> Callable[[asyncio.AbstractEvent
 
     def handler(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         problem = context.get("exception")
-        if isinstance(problem, OSError) and problem.errno in _LACKS:
+        if isinstance(problem, OSError) and problem.errno in LACKS:
             complaints.complain(
                 "resources_lacking",
                 message=context.get("message", ""),
                 reason=problem.strerror,
-                remedy="see the limits of open files, processes and memory",
+                remedy=REMEDY,
             )
             return
         where = problem.__traceback__ if isinstance(problem, BaseException) else None

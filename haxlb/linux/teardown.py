@@ -53,7 +53,7 @@ def remove_data_plane(bpffs: Path) -> list[str]:
                     pin.rmdir()
                 else:
                     pin.unlink()
-                    removed.append(("program " if pin.name.startswith("prog-") else "map ") + pin.name)
+                    removed.append(("program " if pin.name.startswith(("prog-", "sweep-")) else "map ") + pin.name)
             version.rmdir()
     except PermissionError as problem:
         raise NotPermitted(f"cannot look into {bpffs}: {problem.strerror}", remedy="run it as root") from problem

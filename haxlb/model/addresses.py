@@ -15,20 +15,30 @@ class Protocol(Enum):
 
     TCP = "TCP"
     UDP = "UDP"
+    SCTP = "SCTP"
 
     @property
     def number(self) -> int:
         """IP protocol number (IANA)."""
-        return 6 if self is Protocol.TCP else 17
+        return _NUMBERS[self.value]
+
+    @classmethod
+    def of(cls, number: int) -> Protocol:
+        """The protocol of an IP protocol number. Raises KeyError."""
+        return _BY_NUMBER[number]
+
+
+_NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
+_BY_NUMBER = {each.number: each for each in Protocol}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Where a service is offered."""
 
-    address: IPv4Address
+    address: IPAddress
     port: int
-    """1 to 65535."""
+    """1 to 65535; 0 = all ports that no other endpoint of the address has."""
     protocol: Protocol
 
     def __str__(self) -> str:

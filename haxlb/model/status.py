@@ -6,7 +6,6 @@ Times ending in `_at` are seconds since the epoch (floats), so that a reader on 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Role
@@ -122,7 +121,7 @@ class InstanceStatus:
 class RealServerStatus:
     """One server of one virtual server."""
 
-    address: IPv4Address
+    address: IPAddress
     port: int
     weight: int
     """Effective: 0 while drained or inhibited."""
@@ -141,14 +140,35 @@ class RealServerStatus:
     is_sorry: bool = False
     checked_at: float | None = None
     """End of its last probe; None = not probed yet, or no check."""
+    method: str = "DR"
+    active: int | None = None
+    """Connections on record, half-open ones included; None = the scheduler keeps no record."""
+    inactive: int | None = None
+    """Closing ones."""
+    overloaded: bool = False
+    """uthreshold is reached, and lthreshold not yet."""
+    upper_threshold: int = 0
+    """0 = none."""
+    lower_threshold: int = 0
+    local: bool = False
+    """The server is this host."""
+    configured_weight: int | None = None
+    """Of a server whose weight an operator has set (`haxlb weight`, `haxlb drain`); None = nobody has."""
+
+    @property
+    def key(self) -> str:
+        """`address:port`, of IPv6 `[address]:port`."""
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualServerStatus:
     """One virtual server."""
 
-    address: IPv4Address
+    address: IPAddress
+    """Of several the first."""
     port: int
+    """0 = all ports."""
     protocol: str
     scheduler: str
     quorum_up: bool
@@ -158,6 +178,10 @@ class VirtualServerStatus:
     packets: int = 0
     bytes: int = 0
     flows: int = 0
+    name: str = ""
+    endpoints: tuple[str, ...] = ()
+    """All of them: `[10.0.0.1]:tcp:80`."""
+    persistence_s: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ GLOBAL_DEFS: Grammar = {
         supported("rs_init_notifies", BOOL),
         # Checkers and forwarding
         ignored("checker_log_all_failures", BOOL, "the reason of each change is logged, the last failure is shown"),
-        ignored("lvs_timeouts", WORDS, _NO_IPVS),
+        supported("lvs_timeouts", WORDS),
         ignored("lvs_flush", FLAG, _NO_IPVS),
         ignored("lvs_flush_on_stop", MAYBE_TEXT, _NO_IPVS),
         ignored("lvs_flush_onstop", MAYBE_TEXT, _NO_IPVS),

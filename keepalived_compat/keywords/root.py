@@ -29,7 +29,7 @@ ROOT_BLOCKS: Grammar = {
         supported("vrrp_instance", NAME, body="vrrp_instance", many=True, missing=Severity.ERROR),
         supported("virtual_server", WORDS, body="virtual_server", many=True, missing=Severity.ERROR),
         supported("vrrp_sync_group", NAME, body="vrrp_sync_group", many=True, missing=Severity.ERROR),
-        not_yet("virtual_server_group", NAME, Severity.ERROR, "virtual servers that use it are left out", body=LINES),
+        supported("virtual_server_group", NAME, body=LINES, many=True, missing=Severity.ERROR),
         not_yet("SSL", FLAG, Severity.WARNING, "SSL_GET connects without a client certificate", body="SSL"),
         supported("vrrp_script", NAME, body="vrrp_script", many=True, missing=Severity.ERROR),
         supported("vrrp_track_process", NAME, body="vrrp_track_process", many=True, missing=Severity.ERROR),

@@ -21,12 +21,12 @@ from keepalived_compat.grammar import (
     old_spelling,
     seconds,
     supported,
+    unsupported,
 )
 
 POSITIVE = seconds(0.000001)
 SCHEDULERS = ("rr", "wrr", "lc", "wlc", "lblc", "sh", "mh", "dh", "fo", "ovf", "lblcr", "sed", "nq", "twos")
-_OFFERED = ("rr", "wrr", "sh", "mh")
-"""Schedulers that the forwarder has; the others are known, and refused where they are used."""
+_STAND_IN = "where the hash points to a server that is down, drained or full, another one always takes its place"
 _UNCHECKED = "this check is not made; without another one the server counts as up"
 
 
@@ -40,25 +40,32 @@ def _no_check(name: str) -> Keyword:
 
 VIRTUAL_SERVER: Grammar = {
     "virtual_server": block(
-        supported("lb_algo", choice(*SCHEDULERS, offered=_OFFERED), default="wlc"),
-        supported("lvs_sched", choice(*SCHEDULERS, offered=_OFFERED), means="lb_algo"),
+        supported("lb_algo", choice(*SCHEDULERS), default="wlc"),
+        supported("lvs_sched", choice(*SCHEDULERS), means="lb_algo"),
         supported("lb_kind", WORDS, default="NAT"),
         supported("lvs_method", WORDS, means="lb_kind"),
-        supported("protocol", choice("TCP", "UDP", "SCTP", any_case=True, offered=("TCP", "UDP")), default="UDP"),
+        supported("protocol", choice("TCP", "UDP", "SCTP", any_case=True), default="UDP"),
         supported("ip_family", choice("inet", "inet6")),
         supported("sh-port"),
         supported("mh-port"),
-        ignored("sh-fallback", FLAG, "a server that is down gets no new flows anyway"),
-        ignored("mh-fallback", FLAG, "a server that is down gets no new flows anyway"),
+        ignored("sh-fallback", FLAG, _STAND_IN),
+        ignored("mh-fallback", FLAG, _STAND_IN),
         ignored("hashed", FLAG, "it does nothing in keepalived either"),
-        ignored("flag-1", FLAG, "flags of IPVS are named by sh-port and mh-port"),
-        ignored("flag-2", FLAG, "flags of IPVS are named by sh-port and mh-port"),
-        ignored("flag-3", FLAG, "flags of IPVS are named by sh-port and mh-port"),
-        not_yet("ops", FLAG, Severity.ERROR, "the packets of a UDP flow stay with one server"),
+        # The flags by their numbers in IPVS: the first is the fallback of sh and mh, the second their port.
+        ignored("flag-1", FLAG, _STAND_IN),
+        supported("flag-2"),
+        ignored("flag-3", FLAG, "no scheduler has a third flag"),
+        supported("ops"),
         # keepalived refuses 0; it is in many files and means that there is no persistence.
         supported("persistence_timeout", integer(0, 2678400, optional=True)),
-        not_yet("persistence_granularity", TEXT, Severity.WARNING, "there is no persistence"),
-        not_yet("persistence_engine", TEXT, Severity.ERROR, "there is no persistence"),
+        supported("persistence_granularity", TEXT),
+        unsupported(
+            "persistence_engine",
+            TEXT,
+            Severity.ERROR,
+            "the forwarder does not read what is in a packet, as pe_sip does to find the Call-ID",
+            remedy="persistence_timeout keeps a client at its server by the client's address",
+        ),
         # Health
         supported("delay_loop", POSITIVE, default="60"),
         supported("retry", integer(1)),
@@ -89,8 +96,8 @@ VIRTUAL_SERVER: Grammar = {
     "real_server": block(
         supported("weight", integer(0, 2**31 - 1), default="that of the virtual server"),
         supported("lvs_method", WORDS, default="that of the virtual server"),
-        not_yet("uthreshold", integer(0), Severity.ERROR, "the number of connections is not limited"),
-        not_yet("lthreshold", integer(0), Severity.ERROR, "the number of connections is not limited"),
+        supported("uthreshold", integer(0)),
+        supported("lthreshold", integer(0)),
         supported("inhibit_on_failure", BOOL),
         old_spelling("inhibit_on_fail", BOOL, "inhibit_on_failure"),
         supported("notify_up", SCRIPT, first_counts=True),

@@ -19,7 +19,6 @@ from keepalived_compat.grammar import (
     choice,
     ignored,
     integer,
-    not_yet,
     obsolete,
     old_spelling,
     refused,

@@ -66,6 +66,7 @@ class _World:
         return ()
 
     def apply(self, wanted: WantedTable) -> None: ...
+    def settle(self, now_s: int, lifetime_s: int) -> None: ...
     def counters(self) -> Counters:
         return Counters()
 

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.layout import FlowEntry, pack_mac
+from haxlb.forwarding.flows import FlowEntry, FlowState, unpack_flows, unpack_wide_flows
+from haxlb.forwarding.layout import MapKind, pack_mac
 from haxlb.forwarding.reference import Action, Reference
-from haxlb.forwarding.wanted import WantedTable
+from haxlb.forwarding.wanted import WantedTable, server_key
 from haxlb.linux import bpf
+from haxlb.linux.maps import possible_cpus
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
 from tests.forwarding.tables import PEER_MAC
 
@@ -24,6 +26,8 @@ ACTIONS = {
     bpf.XDP_TX: Action.SEND,
     bpf.XDP_REDIRECT: Action.SEND,
 }
+FLOW_TABLES = {"flows": 16, "half_open": 16, "wide_flows": 32, "wide_half_open": 32}
+"""With the bytes of a way."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,20 @@ class Plane:
         """Empty tables, as after a start."""
         for name, fd in self.maps.fds.items():
             shape = self.maps.shape(name)
-            if shape.kind == layout.MapKind.HASH:
+            if shape.kind in (MapKind.HASH, MapKind.LRU_HASH, MapKind.DEVMAP_HASH):
                 for key in list(bpf.map_keys(fd, shape.key_size)):
                     bpf.map_delete(fd, key)
-            elif shape.kind == layout.MapKind.ARRAY and not shape.mmapable:
+            elif shape.kind == MapKind.ARRAY and shape.mmapable:
+                with self.table(name) as content:
+                    content[:] = bytes(len(content))
+            elif shape.kind == MapKind.ARRAY:
                 keys = b"".join(layout.INDEX.pack(index) for index in range(shape.entries))
                 bpf.map_update_batch(fd, keys, bytes(shape.value_size * shape.entries), shape.entries)
-        with self._flows() as flows:
-            flows[:] = bytes(len(flows))
+        for name in ("service_tallies", "backend_tallies"):
+            entries = self.maps.shape(name).entries
+            keys = b"".join(layout.INDEX.pack(index) for index in range(entries))
+            zeros = bytes(layout.TALLY_BYTES * possible_cpus() * entries)
+            bpf.map_update_batch(self.maps.fds[name], keys, zeros, entries)
         self.maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
         self.restart()
         self.oracle = Reference({LOOPBACK: OWN_MAC})
@@ -64,17 +74,18 @@ class Plane:
 
     def restart(self) -> None:
         """Forget all that is not in the maps."""
-        self.forwarder._actual = None
+        self.forwarder._ledger = None
 
     @contextlib.contextmanager
-    def _flows(self) -> Iterator[mmap.mmap]:
-        shape = self.maps.shape("flows")
-        with mmap.mmap(self.maps.fds["flows"], shape.entries * shape.value_size) as flows:
-            yield flows
+    def table(self, name: str) -> Iterator[mmap.mmap]:
+        """The memory of a map that can be mapped."""
+        shape = self.maps.shape(name)
+        with mmap.mmap(self.maps.fds[name], shape.entries * shape.value_size) as content:
+            yield content
 
     def apply(self, wanted: WantedTable) -> None:
         self.forwarder.apply(wanted)
-        self.oracle.configure(wanted)
+        self.oracle.configure(wanted, int(time.monotonic()))
 
     def verdicts(self) -> dict[str, int]:
         return layout.sum_verdicts(self.maps.read("verdicts", layout.INDEX.pack(0)) or b"")
@@ -111,25 +122,34 @@ class Plane:
         """Let time pass for all flows."""
         self._aged_s += seconds
         ticks = round(seconds * TICKS_PER_SECOND)
-        with self._flows() as flows:
-            for at in range(0, len(flows), 16):
-                (value,) = struct.unpack_from("=Q", flows, at + 8)
-                if value:
-                    stamp = (value >> 32) - ticks & 0xFFFFFFFF
-                    struct.pack_into("=I", flows, at + 12, stamp)
+        for name, size in FLOW_TABLES.items():
+            with self.table(name) as flows:
+                for at in range(0, len(flows), size):
+                    (value,) = struct.unpack_from("=Q", flows, at + 8)
+                    if value:
+                        struct.pack_into("=I", flows, at + 12, (value >> 32) - ticks & 0xFFFFFFFF)
 
     def flows(self) -> list[FlowEntry]:
-        with self._flows() as flows:
-            return [flow for flow in layout.unpack_flows(flows[:]) if flow is not None]
+        """All flows on record, templates included."""
+        found: list[FlowEntry] = []
+        for name, size in FLOW_TABLES.items():
+            with self.table(name) as flows:
+                found += (unpack_flows if size == FLOW_TABLES["flows"] else unpack_wide_flows)(flows[:])
+        return found
 
     def expect_flows(self) -> None:
-        """The flow table says what the oracle's says, stamps aside."""
-        actual = self.forwarder._read()
+        """The flow tables say what the oracle's say, stamps aside."""
+        ledger = self.forwarder._read()
+        endpoints = {record.index: endpoint for endpoint, record in ledger.frontends.items()}
         table = {
-            (actual.services[flow.service].endpoint, flow.source, flow.source_port): (
-                f"{actual.backends[flow.backend].address}:{actual.backends[flow.backend].port}",
+            (endpoints[flow.frontend], flow.source, flow.source_port, flow.destination_port): (
+                server_key(ledger.backends[flow.backend].address, ledger.backends[flow.backend].port),
                 flow.state,
             )
             for flow in self.flows()
+            if flow.state is not FlowState.TEMPLATE
         }
-        assert table == {key: (flow.server, flow.state) for key, flow in self.oracle.flows.items()}
+        assert table == {
+            (key.endpoint, key.source, key.source_port, key.destination_port): (flow.server, flow.state)
+            for key, flow in self.oracle.flows
+        }

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import Features
 from haxlb.linux import bpf
 from haxlb.linux.bpffs import ensure_bpffs, is_bpffs, unmount
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -24,6 +25,7 @@ from tests.bpf.frames import tcp, udp
 
 pytestmark = pytest.mark.bpf
 
+FEW = Features.parse("stateful")
 HAXLB = Path(sys.executable).with_name("haxlb")
 
 
@@ -38,11 +40,15 @@ def bpffs(tmp_path: Path) -> Iterator[Path]:
     unmount(tmp_path / "fs")
 
 
-@pytest.mark.parametrize("scheduler", ["rr", "wrr", "sh", "mh"])
-def test_a_pinned_specimen_forwards_and_goes_when_interrupted(bpffs: Path, tmp_path: Path, scheduler: str) -> None:
+@pytest.mark.parametrize(
+    ("scheduler", "words"), [("rr", ()), ("wlc", ()), ("dh", ()), ("mh", ()), ("mh", ("--features", "all"))]
+)
+def test_a_pinned_specimen_forwards_and_goes_when_interrupted(
+    bpffs: Path, tmp_path: Path, scheduler: str, words: tuple[str, ...]
+) -> None:
     pin = bpffs / "ours"
     process = subprocess.Popen(
-        [HAXLB, "bench", "pin", pin, "--scheduler", scheduler],
+        [HAXLB, "bench", "pin", pin, "--scheduler", scheduler, *words],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -61,6 +67,12 @@ def test_a_pinned_specimen_forwards_and_goes_when_interrupted(bpffs: Path, tmp_p
     assert not pin.exists()
     # Nothing of its own is left behind either.
     assert [each.name for each in tmp_path.iterdir()] == [bpffs.name]
+
+
+def test_features_that_there_are_not(bpffs: Path) -> None:
+    done = haxlb("bench", "pin", bpffs / "ours", "--features", "stateful,antigravity")
+    assert done.returncode == 2
+    assert "no such features: antigravity" in done.stderr
 
 
 def test_a_path_outside_a_bpffs(tmp_path: Path) -> None:
@@ -89,7 +101,7 @@ def test_a_name_that_bpffs_does_not_take(bpffs: Path) -> None:
 
 @pytest.mark.parametrize("words", [["bench", "pin", f"bpf/{layout.ABI}/ours"], ["detach", "--runtime-dir", "."]])
 def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[str]) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI, features=FEW))
     command = ["setpriv", "--inh-caps=-all", "--bounding-set=-all", HAXLB, *words]
     try:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
@@ -101,7 +113,7 @@ def test_without_privileges_it_says_so_in_one_line(tmp_path: Path, words: list[s
 
 
 def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI, features=FEW))
     for name in ("haxlb.pid", "control.sock", "verdicts.json"):
         (tmp_path / name).touch()
     done = haxlb("detach", "--runtime-dir", tmp_path)
@@ -116,7 +128,7 @@ def test_detach_removes_what_a_stopped_daemon_left(tmp_path: Path) -> None:
 
 
 def test_detach_does_not_disturb_a_daemon_that_is_starting(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI, features=FEW))
     lock = InstanceLock(tmp_path)
     done = haxlb("detach", "--runtime-dir", tmp_path)
     assert done.returncode == 71
@@ -127,7 +139,7 @@ def test_detach_does_not_disturb_a_daemon_that_is_starting(tmp_path: Path) -> No
 
 
 def test_detach_leaves_a_running_daemons_data_plane_alone(tmp_path: Path) -> None:
-    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI))
+    asyncio.run(compile_forwarder(tmp_path / "bpf" / layout.ABI, features=FEW))
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as daemon:
         daemon.bind(str(tmp_path / "control.sock"))
         daemon.listen()

@@ -16,6 +16,7 @@ import pytest
 
 import haxlb
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import Features
 from haxlb.linux import bpf
 from haxlb.linux.bpffs import is_bpffs
 from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
@@ -25,6 +26,8 @@ from haxlb.model.errors import HostError, NotPermitted
 
 pytestmark = pytest.mark.bpf
 
+FEW = Features.parse("stateful")
+"""All of them take bcc and the verifier some seconds."""
 ROOT = Path(haxlb.__file__).parent.parent
 ALTERED = """
 import sys
@@ -42,6 +45,7 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def build(directory: Path, **options: Any) -> str:
+    options.setdefault("features", FEW)
     return asyncio.run(compile_forwarder(directory, **options))
 
 
@@ -62,7 +66,7 @@ def altered(tmp_path: Path) -> Path:
 
 
 def build_altered(source: Path, directory: Path) -> dict[str, str]:
-    return say(PYTHON, "-c", ALTERED, source, "--directory", directory)
+    return say(PYTHON, "-c", ALTERED, source, "--directory", directory, f"--features={FEW.text}")
 
 
 def test_it_mounts_makes_pins_and_says_where(directory: Path) -> None:
@@ -71,17 +75,20 @@ def test_it_mounts_makes_pins_and_says_where(directory: Path) -> None:
     program = bpf.obj_get(path)
     info = bpf.program_info(program)
     os.close(program)
-    assert (info.name, path.name) == ("haxlb", f"prog-{info.tag}")
+    assert (info.name, path.name) == ("haxlb", f"prog-{info.tag}-{info.id}")
     with Maps.open(directory) as maps:
         assert (maps.sizes.services, maps.sizes.flow_buckets_log2) == (70, 10)
-        assert sorted(bpf.map_info(fd).id for fd in maps.fds.values()) == sorted(info.map_ids)
+        # Those that it needs, and its own parts.
+        (parts,) = set(info.map_ids) - maps.ids()
+        assert maps.is_parts(parts)
+        assert {bpf.map_info(maps.fds[name]).id for name in ("endpoints", "services", "flows")} < set(info.map_ids)
 
 
 def test_tables_of_which_some_were_removed_are_made_anew_as_a_whole(directory: Path) -> None:
     """What is left would speak of services that are not there."""
     build(directory)
     with Maps.open(directory) as maps:
-        maps.write("endpoints", bytes(maps.shape("endpoints").key_size), layout.INDEX.pack(1))
+        maps.write("endpoints", bytes(maps.shape("endpoints").key_size), bytes(8))
         former = maps.ids()
     (directory / "services").unlink()
     build(directory)
@@ -90,16 +97,18 @@ def test_tables_of_which_some_were_removed_are_made_anew_as_a_whole(directory: P
         assert list(bpf.map_keys(maps.fds["endpoints"], maps.shape("endpoints").key_size)) == []
 
 
-def test_the_same_again_is_another_program_of_the_same_name_on_the_same_maps(directory: Path) -> None:
-    path = build(directory)
-    first = bpf.obj_get(Path(path))
-    assert build(directory) == path
-    second = bpf.obj_get(Path(path))
+def test_the_same_again_is_another_program_on_the_same_maps(directory: Path) -> None:
+    first = bpf.obj_get(Path(build(directory)))
+    second = bpf.obj_get(Path(build(directory)))
     one, two = bpf.program_info(first), bpf.program_info(second)
     os.close(first)
     os.close(second)
     assert one.id != two.id
-    assert (one.tag, one.map_ids) == (two.tag, two.map_ids)
+    assert one.tag == two.tag
+    with Maps.open(directory) as maps:
+        # Each has parts of its own.
+        assert set(one.map_ids) & maps.ids() == set(two.map_ids) & maps.ids()
+        assert not (set(one.map_ids) & set(two.map_ids)) - maps.ids()
 
 
 def test_a_larger_table_is_kept(directory: Path) -> None:
@@ -109,7 +118,9 @@ def test_a_larger_table_is_kept(directory: Path) -> None:
         assert (maps.sizes.services, maps.sizes.flow_buckets_log2) == (80, 12)
 
 
-@pytest.mark.parametrize("larger", [{"services": 65}, {"backends": 5000}, {"flow_buckets_log2": 17}])
+@pytest.mark.parametrize(
+    "larger", [{"services": 65}, {"frontends": 257}, {"backends": 5000}, {"rings": 9000}, {"flow_buckets_log2": 17}]
+)
 def test_a_smaller_table_is_said_with_its_remedy(directory: Path, larger: dict[str, int]) -> None:
     build(directory)
     with pytest.raises(HostError, match=r"holds .* the configuration needs") as caught:
@@ -117,7 +128,7 @@ def test_a_smaller_table_is_said_with_its_remedy(directory: Path, larger: dict[s
     assert "haxlb detach" in caught.value.remedy
 
 
-@pytest.mark.parametrize("most", [{"services": 65536}, {"backends": 65536}])
+@pytest.mark.parametrize("most", [{"services": 65536}, {"frontends": 65536}, {"backends": 65536}])
 def test_more_than_a_flow_can_remember(directory: Path, most: dict[str, int]) -> None:
     with pytest.raises(HostError, match="the forwarder can count 65535") as caught:
         build(directory, **most)
@@ -203,7 +214,7 @@ def test_a_directory_that_cannot_be_made() -> None:
 
 
 def test_source_that_does_not_compile_is_said_in_one_line(directory: Path, altered: Path) -> None:
-    (altered / "ring.h").write_text((altered / "ring.h").read_text() + "\nint oops(void) { return nonsense; }\n")
+    (altered / "choose.h").write_text((altered / "choose.h").read_text() + "\nint oops(void) { return nonsense; }\n")
     answer = build_altered(altered, directory)
     assert "use of undeclared identifier 'nonsense'" in answer["problem"]
     assert "python3-bpfcc" in answer["remedy"]
@@ -211,9 +222,9 @@ def test_source_that_does_not_compile_is_said_in_one_line(directory: Path, alter
 
 def test_what_the_verifier_refuses_is_said_with_its_last_words(directory: Path, altered: Path) -> None:
     forward = (altered / "forward.c").read_text()
-    marker = "\tif (reason != REASON_FORWARDED)\n\t\treturn pass(reason);\n"
+    marker = "\tfrontend = frontend_of(&packet, family);\n"
     assert marker in forward
-    reach = "\tif (packet.protocol == 200)\n\t\treturn ((__u8 *)packet.frame)[5000];\n"
+    reach = "\tif (packet.source_port == 200)\n\t\treturn ((__u8 *)packet.frame)[5000];\n"
     (altered / "forward.c").write_text(forward.replace(marker, reach + marker))
     answer = build_altered(altered, directory)
     assert "the kernel refuses the BPF program haxlb" in answer["problem"]

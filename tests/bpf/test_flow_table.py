@@ -1,15 +1,22 @@
-"""Room in the flow table: who makes way for whom."""
+"""Room in the flow tables: who makes way for whom, and what a flood can do."""
 
 from __future__ import annotations
 
+import struct
 import time
 
 import pytest
 
-from haxlb.forwarding.layout import FlowState
+from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.layout import INDEX, MapKind
 from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux import bpf
+from haxlb.linux.bpf_call import closing
+from haxlb.model.node import Scheduler
+from tests.bpf.assembly import relay
+from tests.bpf.books import counted, entries, loads
 from tests.bpf.conftest import Crowd
-from tests.bpf.frames import tcp, udp
+from tests.bpf.frames import Stamp, client, tcp, udp
 from tests.bpf.plane import TICKS_PER_SECOND, Plane
 from tests.forwarding.tables import DNS, PEER, PEER_MAC, WEB, server, service
 
@@ -19,128 +26,149 @@ pytestmark = pytest.mark.bpf
 def serve(plane: Plane, **options: object) -> None:
     servers = [server(number) for number in range(1, 6)]
     plane.apply(WantedTable(services=(service(*servers, **options), service(*servers, endpoint=DNS))))
-    assert plane.forwarder._actual is not None
-    assert plane.forwarder._actual.endpoints == {WEB: 1, DNS: 2}
+    ledger = plane.forwarder._read()
+    assert {endpoint: record.index for endpoint, record in ledger.frontends.items()} == {WEB: 1, DNS: 2}
 
 
-def ports(plane: Plane) -> set[int]:
-    return {flow.source_port for flow in plane.flows()}
+def ports(plane: Plane, table: str) -> set[int]:
+    return {flow.source_port for flow in entries(plane, table)}
 
 
-def establish(plane: Plane, client: dict[str, object]) -> bytes:
-    plane.send(tcp(**client))
-    return plane.send(tcp("A", **client)).frame[:6]
+def establish(plane: Plane, one: dict[str, object]) -> bytes:
+    plane.send(tcp(**one))
+    return plane.send(tcp("A", **one)).frame[:6]
 
 
-def test_a_syn_never_takes_the_place_of_an_established_flow(plane: Plane, crowd: Crowd) -> None:
+def expect_exact(plane: Plane) -> None:
+    assert loads(plane) == counted(plane)
+
+
+def test_a_flow_settles_with_its_second_packet(plane: Plane) -> None:
     serve(plane)
-    *settled, late = crowd(5)
-    servers = [establish(plane, client) for client in settled]
-    first = plane.send(tcp(**late))
-    assert first.reason == "table_full"
-    assert [plane.send(tcp("A", **client)).frame[:6] for client in settled] == servers
-    assert {plane.send(tcp("A", **client)).reason for client in settled} == {"forwarded"}
-    # Unrecorded, it still goes where its SYN went.
-    assert [plane.send(tcp("A", **late)).frame[:6] for _ in range(3)] == [first.frame[:6]] * 3
+    plane.send(tcp())
+    assert (ports(plane, "half_open"), ports(plane, "flows")) == ({40000}, set())
+    plane.send(tcp())
+    # A retransmitted SYN is no second packet.
+    assert (ports(plane, "half_open"), ports(plane, "flows")) == ({40000}, set())
+    plane.send(tcp("A"))
+    assert (ports(plane, "half_open"), ports(plane, "flows")) == (set(), {40000})
+    expect_exact(plane)
+
+
+def test_a_full_bucket_keeps_its_handshakes_for_three_seconds(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    *first, late = crowd(5)
+    for one in first:
+        assert plane.send(tcp(**one)).reason == "new_flow"
+    answer = plane.send(tcp(**late))
+    assert answer.reason == "table_full"
+    # Unrecorded, it still goes where its SYN went, and evicts nobody.
+    assert {plane.send(tcp("A", **late)).frame[:6] for _ in range(3)} == {answer.frame[:6]}
+    assert ports(plane, "half_open") == {one["port"] for one in first}
+    plane.age(2.9)
+    assert plane.send(tcp(**late)).reason == "table_full"
+    plane.age(0.2)
+    assert plane.send(tcp(**late)).reason == "new_flow"
+    expect_exact(plane)
+
+
+def test_the_longest_due_makes_way_first(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    first, second, third, closed, *late = crowd(7)
+    for one in (first, second, third):
+        plane.send(tcp(**one))
+        plane.age(1.1)
+    plane.send(tcp(**closed))
+    plane.send(tcp("R", **closed))
+    assert ports(plane, "half_open") == {one["port"] for one in (first, second, third, closed)}
+    # Closed flows make room at once, but the others, of 60 s, have come nearer to their end than this one of 120 s.
+    plane.age(2.0)
+    for newcomer, gone in zip(late, (first, second, third), strict=True):
+        assert gone["port"] in ports(plane, "half_open")
+        assert plane.send(tcp(**newcomer)).reason == "new_flow"
+        assert gone["port"] not in ports(plane, "half_open")
+    expect_exact(plane)
+
+
+def test_a_closed_flow_makes_way_at_once(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    *others, closed, late = crowd(5)
+    for one in (*others, closed):
+        plane.send(tcp(**one))
+    assert plane.send(tcp(**late)).reason == "table_full"
+    plane.send(tcp("R", **closed))
+    assert plane.send(tcp(**late)).reason == "new_flow"
+    assert ports(plane, "half_open") == {one["port"] for one in (*others, late)}
+    expect_exact(plane)
+
+
+def test_where_settled_flows_fill_a_bucket_the_next_one_is_as_safe_where_it_is(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    *settled, late, forged = crowd(6)
+    servers = [establish(plane, one) for one in settled]
+    reached = establish(plane, late)
+    assert ports(plane, "flows") == {one["port"] for one in settled}
+    assert [flow.state for flow in entries(plane, "half_open")] == [FlowState.TCP_ESTABLISHED]
+    plane.age(800)
+    for number in range(4):
+        plane.send(tcp(**{**forged, "port": forged["port"]}, data=bytes(number)))
+    assert plane.send(tcp("A", **late)).frame[:6] == reached
+    assert [plane.send(tcp("A", **one)).frame[:6] for one in settled] == servers
+    # With room it goes where it belongs.
+    plane.send(tcp("R", **settled[0]))
+    plane.age(1.5)
+    assert plane.send(tcp("A", **late)).frame[:6] == reached
+    assert late["port"] in ports(plane, "flows")
+    assert settled[0]["port"] not in ports(plane, "flows")
+    expect_exact(plane)
+
+
+def test_an_expired_flow_makes_way_for_one_that_settles(plane: Plane, crowd: Crowd) -> None:
+    serve(plane)
+    old, *settled, late = crowd(5)
+    establish(plane, old)
+    plane.age(880)
+    for one in settled:
+        establish(plane, one)
+    plane.age(21)
+    establish(plane, late)
+    assert ports(plane, "flows") == {one["port"] for one in (*settled, late)}
+    expect_exact(plane)
 
 
 def test_without_room_the_peer_is_asked_only_for_what_has_begun(plane: Plane, crowd: Crowd) -> None:
     serve(plane, peer=PEER)
-    *settled, late = crowd(5)
-    for client in settled:
-        establish(plane, client)
+    *first, late = crowd(5)
+    for one in first:
+        plane.send(tcp(**one))
     assert plane.send(tcp(**late)).reason == "table_full"
     assert plane.send(tcp("A", **late)).reason == "asked_peer"
     assert plane.send(tcp("A", by=PEER_MAC, **late)).reason == "table_full"
 
 
-def test_an_expired_flow_makes_way(plane: Plane, crowd: Crowd) -> None:
-    serve(plane)
-    old, *settled, late, later = crowd(6)
-    establish(plane, old)
-    plane.age(880)
-    for client in settled:
-        establish(plane, client)
-    assert plane.send(tcp(**late)).reason == "table_full"
-    plane.age(21)
-    assert plane.send(tcp(**late)).reason == "new_flow"
-    assert ports(plane) == {client["port"] for client in (*settled, late)}
-    # The newcomer is half-open; it makes way before any of the settled does.
-    assert plane.send(tcp(**later)).reason == "new_flow"
-    assert ports(plane) == {client["port"] for client in (*settled, later)}
-
-
-def test_what_has_expired_makes_way_before_what_was_silent_for_longer(plane: Plane, crowd: Crowd) -> None:
-    serve(plane)
-    single, *_ = crowd(1, which=2)
-    half_open, *settled, late = crowd(4)
-    plane.send(udp(**single))
-    plane.age(100)
-    plane.send(tcp(**half_open))
-    plane.age(70)
-    for client in settled:
-        establish(plane, client)
-    assert len(plane.flows()) == 4
-    assert plane.send(tcp(**late)).reason == "new_flow"
-    assert half_open["port"] not in ports(plane)
-    assert single["port"] in ports(plane)
-
-
-def test_half_open_and_closing_flows_make_way_the_longest_silent_first(plane: Plane, crowd: Crowd) -> None:
-    serve(plane)
-    settled, closing, half_open, recent, *late = crowd(7)
-    establish(plane, settled)
-    establish(plane, closing)
-    plane.send(tcp("FA", **closing))
-    plane.age(2)
-    plane.send(tcp(**half_open))
-    plane.age(2)
-    plane.send(tcp(**recent))
-    plane.age(2)
-    leaves = [closing, half_open, recent]
-    for newcomer, gone in zip(late, leaves, strict=True):
-        assert gone["port"] in ports(plane)
-        assert plane.send(tcp(**newcomer)).reason == "new_flow"
-        assert gone["port"] not in ports(plane)
-        plane.age(0.5)
-    assert settled["port"] in ports(plane)
-
-
-def test_an_ack_flood_takes_no_place_of_an_established_flow(plane: Plane, crowd: Crowd) -> None:
-    """What was never opened here is on probation like a SYN, until its second packet."""
-    serve(plane)
-    settled, *forged = crowd(12)
-    establish(plane, settled)
-    for client in forged:
-        plane.send(tcp("A", **client))
-    assert settled["port"] in ports(plane)
-    assert [flow.state for flow in plane.flows()].count(FlowState.TCP_NEW) == 3
-
-
-def test_one_packet_udp_flows_make_way_and_conversations_do_not(plane: Plane, crowd: Crowd) -> None:
+def test_single_udp_packets_make_way_and_conversations_do_not(plane: Plane, crowd: Crowd) -> None:
     serve(plane)
     talking, *single = crowd(9, which=2)
     plane.send(udp(**talking))
     plane.send(udp(**talking))
-    for client in single:
-        assert plane.send(udp(**client)).reason == "new_flow"
-    assert talking["port"] in ports(plane)
+    for one in single:
+        plane.send(udp(**one))
+        plane.age(1)
+    assert ports(plane, "flows") == {talking["port"]}
+    assert plane.send(udp(**talking)).reason == "forwarded"
+    expect_exact(plane)
 
 
 def test_a_claim_that_was_never_finished_is_taken_over(plane: Plane, crowd: Crowd) -> None:
     """A program that ends between claim and record (it cannot, but a table is forever) blocks a way for a second."""
     serve(plane)
-    clients = crowd(4)
-    for client in clients:
-        establish(plane, client)
-    with plane._flows() as flows:
-        entries = [at for at in range(0, len(flows), 16) if any(flows[at : at + 16])]
-        for at in entries:
-            flows[at + 8 : at + 12] = bytes([0, 0, 0, FlowState.CLAIMED])
-    # Its own flow is unknown meanwhile, and finds its place again.
-    assert plane.send(tcp("A", **clients[0])).reason == "unknown_flow"
-    assert plane.send(tcp("A", **clients[0])).reason == "forwarded"
-    newcomer = crowd(5)[4]
+    *clients, newcomer = crowd(5)
+    for one in clients:
+        plane.send(tcp(**one))
+    with plane.table("half_open") as flows:
+        for at in range(0, len(flows), 16):
+            if any(flows[at : at + 16]):
+                flows[at + 8 : at + 12] = bytes([0, 0, 0, FlowState.CLAIMED])
     assert plane.send(tcp(**newcomer)).reason == "table_full"
     plane.age(1.5)
     assert plane.send(tcp(**newcomer)).reason == "new_flow"
@@ -150,27 +178,39 @@ def test_flows_of_an_earlier_server_of_an_index_are_unknown(plane: Plane) -> Non
     serve(plane)
     first = plane.send(tcp())
     plane.send(tcp("A"))
-    with plane._flows() as flows:
+    with plane.table("flows") as flows:
         at = next(at for at in range(0, len(flows), 16) if any(flows[at : at + 16]))
         flows[at + 10] += 1
     answer = plane.send(tcp("A"))
-    assert answer.reason == "unknown_flow"
-    assert first.reason == "new_flow"
+    assert (first.reason, answer.reason) == ("new_flow", "unknown_flow")
     assert plane.send(tcp("A")).frame == answer.frame
+
+
+def test_a_dead_record_hides_no_live_one(plane: Plane, crowd: Crowd) -> None:
+    """What a swept or settled flow leaves is a key without a value: the next flow of that key takes its place."""
+    serve(plane)
+    one, other = crowd(2)
+    plane.send(tcp(**other))
+    plane.send(tcp(**one))
+    plane.send(tcp("A", **one))
+    with plane.table("half_open") as flows:
+        keys = [struct.unpack_from("=QQ", flows, at) for at in range(0, len(flows), 16)]
+    assert [value for key, value in keys if key and not value] == [0]
+    plane.send(tcp("R", **one))
+    with plane.table("flows") as flows:
+        flows[:] = bytes(len(flows))
+    assert plane.send(tcp(**one)).reason == "new_flow"
+    assert plane.send(tcp("A", **one)).reason == "forwarded"
 
 
 def test_a_stamp_of_the_next_tick_is_no_age(plane: Plane, crowd: Crowd) -> None:
     """A CPU that read the clock a moment later has touched the flow: it is fresh, not as old as can be."""
     serve(plane)
-    talking, *_ = crowd(1, which=2)
-    settled = crowd(4)
-    first = plane.send(udp(**talking))
-    plane.send(udp(**talking))
-    for client in settled[:3]:
-        establish(plane, client)
+    *first, late = crowd(5)
+    for one in first:
+        plane.send(tcp(**one))
     plane.age(-0.9)
-    assert plane.send(udp(**talking)).frame == first.frame
-    assert plane.send(tcp(**settled[3])).reason == "table_full"
+    assert plane.send(tcp(**late)).reason == "table_full"
 
 
 def test_stamps_count_the_ticks_that_lifetimes_are_computed_with(plane: Plane) -> None:
@@ -186,3 +226,45 @@ def test_stamps_count_the_ticks_that_lifetimes_are_computed_with(plane: Plane) -
     ticks = second.stamp - first.stamp
     assert (before_second - after_first) * TICKS_PER_SECOND - 1 <= ticks
     assert ticks <= (after_second - before_first) * TICKS_PER_SECOND + 1
+
+
+SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
+FLOOD, CHUNK = 1_000_000, 100_000
+
+
+def flood(plane: Plane, count: int) -> None:
+    """SYNs from anywhere."""
+    with closing(bpf.map_create(MapKind.PROG_ARRAY, 4, 4, 1)) as jumps:
+        bpf.map_update(jumps, INDEX.pack(0), INDEX.pack(plane.program))
+        with closing(bpf.prog_load(relay(jumps, tcp()[:12], clients=0), name="relay")) as program:
+            bpf.prog_test_run(program, tcp(), repeat=count)
+
+
+@pytest.mark.parametrize("scheduler", [Scheduler.RR, Scheduler.WLC])
+def test_a_flood_evicts_neither_established_flows_nor_young_handshakes(plane: Plane, scheduler: Scheduler) -> None:
+    """Five hundred spoofed SYNs for each place in the table of half-open flows."""
+    serve(plane, scheduler=scheduler)
+    # More would not all find room in a table as small as this one.
+    established = [client(number) for number in range(1000)]
+    servers = []
+    for one in established:
+        plane.server(SYN.of(*one))
+        servers.append(plane.server(ACK.of(*one)))
+    handshakes = [client(number) for number in range(5000, 5100)]
+    awaited = [plane.server(SYN.of(*one)) for one in handshakes]
+    before = plane.verdicts()
+    for _ in range(FLOOD // CHUNK):
+        began = time.monotonic()
+        flood(plane, CHUNK)
+        # So that no handshake grows old meanwhile, however slow the machine is.
+        plane.age(began - time.monotonic())
+    looked = {name: count - before[name] for name, count in plane.verdicts().items() if count != before[name]}
+    assert sum(looked.values()) == FLOOD
+    # By chance two have the same source.
+    assert looked["new_flow"] + looked["table_full"] > FLOOD - 100
+    assert looked["new_flow"] <= 4 * plane.maps.sizes.half_open_buckets
+    known = plane.verdicts()["forwarded"]
+    assert [plane.server(ACK.of(*one)) for one in handshakes] == awaited
+    assert [plane.server(ACK.of(*one)) for one in established] == servers
+    assert plane.verdicts()["forwarded"] - known == len(established) + len(handshakes)
+    expect_exact(plane)

@@ -1,4 +1,7 @@
-"""Promises about 10,000 live flows (DESIGN section 6): S1, S2, S6, and the exchange of rings under packets."""
+"""Promises about live flows (DESIGN section 6): who writes the maps, and when packets see what was written.
+
+With 100,000 flows: test_many_flows.py.
+"""
 
 from __future__ import annotations
 
@@ -7,90 +10,45 @@ import contextlib
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.plan import WriteRing
-from haxlb.forwarding.wanted import WantedTable
+from haxlb.forwarding.features import Features
+from haxlb.forwarding.steps import Plan
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
-from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen, specimen
+from haxlb.linux.specimen import LOOPBACK, OWN_MAC
 from haxlb.model.node import Scheduler
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp
+from tests.bpf.multitude import open_flows, reached
 from tests.bpf.plane import Plane
-from tests.forwarding.tables import WEB, mac, server, table
+from tests.forwarding.tables import mac, server, table
 
 pytestmark = pytest.mark.bpf
 
-FLOWS = 10_000
+FLOWS = 2_000
 CHANGES = 150
+NEEDED = replace(Features.parse("none"), stateless=True, stateful=True, list=True)
 SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
-
-
-@pytest.fixture(scope="module")
-def loaded() -> Iterator[Specimen]:
-    """As large as the default."""
-    with specimen(WantedTable(), flow_buckets_log2=16) as made:
-        yield made
-
-
-def establish(plane: Plane) -> list[str]:
-    """Open all connections; the server of each."""
-    for number in range(FLOWS):
-        plane.server(SYN.of(*client(number)))
-    return places(plane)
-
-
-def places(plane: Plane) -> list[str]:
-    return [plane.server(ACK.of(*client(number))) for number in range(FLOWS)]
-
-
-def test_the_clients_are_different() -> None:
-    assert len({client(number) for number in range(FLOWS)}) == FLOWS
-
-
-@pytest.mark.parametrize("scheduler", Scheduler)
-def test_adding_draining_and_removing_servers_moves_no_flow_of_the_others(plane: Plane, scheduler: Scheduler) -> None:
-    servers = {number: server(number, weight=number) for number in range(1, 6)}
-    plane.apply(table(*servers.values(), scheduler=scheduler))
-    before = establish(plane)
-    assert len(set(before)) == 5
-    # S1: two more servers.
-    servers |= {6: server(6), 7: server(7, weight=3)}
-    plane.apply(table(*servers.values(), scheduler=scheduler))
-    assert places(plane) == before
-    # S2: one drained; all stay, its own included.
-    plane.apply(table(*{**servers, 2: server(2, weight=0)}.values(), scheduler=scheduler))
-    assert places(plane) == before
-    # S2: one removed; its flows move, and no other.
-    del servers[3]
-    plane.apply(table(*servers.values(), scheduler=scheduler))
-    after = places(plane)
-    assert [(a, b) for a, b in zip(before, after, strict=True) if a != b and a != mac(0x103)] == []
-    assert mac(0x103) not in after
-    assert places(plane) == after
 
 
 def test_flows_keep_their_servers_when_the_writer_of_the_maps_starts_anew(plane: Plane) -> None:
     """The checker died, and the configuration changed meanwhile: indices are read back from the maps."""
     plane.apply(table(*(server(number) for number in (3, 4, 5))))
-    before = establish(plane)
-    successor = Forwarder(plane.forwarder._directory)
-    successor.apply(table(*(server(number) for number in (1, 2, 4, 5))))
-    after = places(plane)
-    moved = {a for a, b in zip(before, after, strict=True) if a != b}
-    assert moved == {mac(0x103)}
-    successor.apply(table(*(server(number) for number in (1, 2, 3, 4, 5))))
-    assert places(plane) == after
-    successor.close()
+    before = open_flows(plane.program, range(FLOWS))
+    with contextlib.closing(Forwarder(plane.forwarder._directory)) as successor:
+        successor.apply(table(*(server(number) for number in (1, 2, 4, 5))))
+        after = reached(plane.program, before)
+        assert {before[flow] for flow in before if before[flow] != after[flow]} == {0x103}
+        successor.apply(table(*(server(number) for number in (1, 2, 3, 4, 5))))
+        assert reached(plane.program, before) == after
 
 
 def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane: Plane) -> None:
@@ -99,9 +57,9 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
     moved = []
 
     class Watched(Forwarder):
-        def _write_ring(self, step: WriteRing) -> None:
+        def _carry_out(self, planned: Plan) -> None:
             moved.append(plane.server(ACK.of(*client(1))))
-            super()._write_ring(step)
+            super()._carry_out(planned)
 
     with contextlib.closing(Watched(plane.forwarder._directory)) as forwarder:
         forwarder.apply(table(*servers, scheduler=Scheduler.MH))
@@ -110,7 +68,9 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
         dead = next(each for each in servers if each.next_hop.destination_mac == former)
         servers[servers.index(dead)] = replace(dead, alive=False)
         forwarder.apply(table(*servers, scheduler=Scheduler.MH))
-        (now,) = moved
+        # Before the deaths, and before all the rest.
+        then, now = moved
+        assert then == former
         assert now not in (former, "drop")
         assert plane.server(ACK.of(*client(1))) == now
 
@@ -118,8 +78,10 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
 def test_a_pool_that_never_rests_moves_no_flow_of_the_servers_that_stay(tmp_path: Path) -> None:
     """Room for eleven servers, of which nine are exchanged all the time, by and by or all at once."""
     directory = tmp_path / "bpf" / layout.ABI
-    path = asyncio.run(compile_forwarder(directory, backends=12))
+    path = asyncio.run(compile_forwarder(directory, backends=12, features=NEEDED))
     chance = random.Random(5)
+    # ovf leaves a flow without a server rather than overload one.
+    schedulers = [each for each in Scheduler if each is not Scheduler.OVF]
     with contextlib.ExitStack() as stack:
         stack.callback(unmount, directory.parent)
         forwarder = stack.enter_context(contextlib.closing(Forwarder(directory)))
@@ -140,7 +102,7 @@ def test_a_pool_that_never_rests_moves_no_flow_of_the_servers_that_stay(tmp_path
             many = chance.choice([1, 1, 1, 2, 9])
             newcomers = [server(number) for number in chance.sample(range(12, 60000), many)]
             others = chance.sample(others, 9 - many) + newcomers
-            forwarder.apply(table(*stay, *others, scheduler=chance.choice(list(Scheduler))))
+            forwarder.apply(table(*stay, *others, scheduler=chance.choice(schedulers)))
             if turn % 10 == 0:
                 live = {bytes.fromhex(each.next_hop.destination_mac.replace(":", "")) for each in (*stay, *others)}
                 for number, former in flows.items():
@@ -150,24 +112,13 @@ def test_a_pool_that_never_rests_moves_no_flow_of_the_servers_that_stay(tmp_path
                 assert {place(SYN.of(*client(5000 + turn * 40 + number))) for number in range(40)} <= live
 
 
-def test_a_flood_of_spoofed_syns_evicts_no_established_flow(plane: Plane) -> None:
-    plane.apply(table(*map(server, range(1, 6))))
-    before = establish(plane)
-    for number in range(200_000):
-        plane.server(SYN.of(0xCB007100 + number * 2654435761 % 0x10000000, 1 + number * 40503 % 65535))
-    known = plane.verdicts()["forwarded"]
-    assert places(plane) == before
-    assert plane.verdicts()["forwarded"] - known == FLOWS
-    assert plane.forwarder.counters().services[WEB].flows > 200_000
-
-
 def test_new_flows_are_shared_as_the_weights_say_while_the_pool_changes(plane: Plane) -> None:
     plane.apply(table(server(1, weight=3), server(2, weight=1), scheduler=Scheduler.WRR))
-    shares = Counter(plane.server(SYN.of(*client(number))) for number in range(4000))
-    assert shares == {mac(0x101): 3000, mac(0x102): 1000}
+    shares = Counter(open_flows(plane.program, range(400)).values())
+    assert shares == {0x101: 300, 0x102: 100}
     plane.apply(table(server(1, weight=3), server(2, weight=1), server(3, weight=4), scheduler=Scheduler.WRR))
-    shares = Counter(plane.server(SYN.of(*client(number))) for number in range(4000, 8000))
-    assert shares == {mac(0x101): 1500, mac(0x102): 500, mac(0x103): 2000}
+    shares = Counter(open_flows(plane.program, range(400, 800)).values())
+    assert shares == {0x101: 150, 0x102: 50, 0x103: 200}
 
 
 @pytest.mark.parametrize("scheduler", [Scheduler.RR, Scheduler.MH])
@@ -186,7 +137,7 @@ def test_no_packet_finds_an_empty_slot_while_rings_are_exchanged(
         for numbers in [(1, 2, 3), (4, 5), (1,), (2, 3, 4, 5, 6, 7)]
     ]
     plane.apply(pools[0])
-    *settled, late = crowd(5)
+    *settled, late = crowd(9)
     for each in settled:
         plane.server(tcp("S", **each))
         plane.server(tcp("A", **each))
@@ -206,5 +157,6 @@ def test_no_packet_finds_an_empty_slot_while_rings_are_exchanged(
         stop.set()
         sender.join()
     looked = {name: count - before[name] for name, count in plane.verdicts().items() if count != before[name]}
-    assert set(looked) == {"table_full"}
-    assert looked["table_full"] >= 1_000_000
+    # Of a ring it is an exception or not, as its slot is: what counts is that it is never without a server.
+    assert set(looked) <= ({"table_full", "hashed", "new_flow", "forwarded"} if scheduler.hashes else {"table_full"})
+    assert sum(looked.values()) >= 1_000_000

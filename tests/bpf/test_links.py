@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import Features
 from haxlb.forwarding.wanted import NextHop, WantedTable
 from haxlb.linux import bpf, xdp
+from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import is_bpffs
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -40,7 +42,7 @@ class Director:
         self.forwarder = Forwarder(self.directory, lambda level, event, _: self.log.append((level, event)))
 
     def build(self) -> str:
-        return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17))
+        return asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=17, features=Features.parse("stateful")))
 
     def attach(self, *interfaces: str, mode: str = "native", program: str = "") -> tuple[LinkStatus, ...]:
         return self.wire.inside(lambda: self.forwarder.attach(program or self.program, interfaces, mode))
@@ -89,11 +91,25 @@ def test_attaching_again_changes_nothing(director: Director) -> None:
 def test_a_program_that_was_built_again_is_swapped_in(director: Director) -> None:
     director.attach("near")
     before = director.wire.attachment("near")
-    assert director.build() == director.program
-    director.attach("near")
+    director.attach("near", program=director.build())
     after = director.wire.attachment("near")
     assert after.program_id != before.program_id
     assert ("info", "program_swapped_in") in director.log
+
+
+def test_what_is_attached_keeps_its_parts_while_another_one_is_built(director: Director) -> None:
+    """Without them it sends on nothing but what is on record."""
+
+    def parts() -> list[bytes | None]:
+        with closing(bpf.obj_get(Path(former.replace("prog-", "parts-")))) as fd:
+            return [bpf.map_lookup(fd, layout.INDEX.pack(part), 4) for part in range(len(layout.PROGRAMS))]
+
+    former = director.program
+    director.attach("near")
+    before = parts()
+    assert any(before)
+    assert director.build() != former
+    assert parts() == before
 
 
 def test_a_program_that_somebody_else_put_there_is_not_replaced_unseen(director: Director) -> None:
@@ -218,8 +234,7 @@ def test_links_of_another_version_are_taken_over_without_a_gap_and_its_tables_re
     director.attach("near", "other")
     before = director.wire.attachment("near")
     former = other_version(director)
-    director.build()
-    (link,) = director.attach("near")
+    (link,) = director.attach("near", program=director.build())
     assert link.interface == "near"
     assert director.wire.attachment("near").program_id not in (0, before.program_id)
     # What this configuration has no program on must not go on with tables that nobody writes.
@@ -354,12 +369,9 @@ def test_a_redirect_leaves_by_the_other_interface(director: Director) -> None:
 def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> None:
     """Program and tables are exchanged while frames arrive; what went in comes out."""
     first = director.program
-    kept = director.directory / "first"
-    program = bpf.obj_get(Path(first))
-    bpf.obj_pin(program, kept)
-    os.close(program)
-    second = director.build()
+    # Attached before the other one is built: nothing is kept of what is not.
     director.attach("near")
+    second = director.build()
     pools = [table(*(near_server(director, number) for number in numbers)) for numbers in [(1, 2, 3), (2, 3, 4), (5,)]]
     director.apply(pools[0])
     traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
@@ -378,7 +390,7 @@ def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> No
     swapped, sent_at = set(), []
     try:
         for turn in range(50):
-            director.attach("near", program=str(kept) if turn % 2 else second)
+            director.attach("near", program=first if turn % 2 else second)
             swapped.add(director.wire.attachment("near").program_id)
             director.apply(pools[turn % len(pools)])
             sent_at.append(sent)
@@ -396,4 +408,14 @@ def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> No
         assert traffic.came_back(possible_cpus()) == sent
     finally:
         traffic.close()
-        kept.unlink()
+
+
+def test_the_devmap_has_the_interfaces_of_servers_and_one_that_is_not_there_is_said_once(director: Director) -> None:
+    gone, near = 9999, director.wire.index("near")
+    for number in (1, 2):
+        director.apply(table(server(number, interface_index=gone), server(3, interface_index=near)))
+    assert director.log == [("warning", "no_batched_redirect")]
+    devices = director.forwarder._maps.fds["devices"]
+    assert list(bpf.map_keys(devices, 4)) == [layout.INDEX.pack(near)]
+    director.apply(table(server(1, interface_index=gone)))
+    assert list(bpf.map_keys(devices, 4)) == []

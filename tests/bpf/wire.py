@@ -65,13 +65,14 @@ class Wire:
 class Traffic:
     """Frames from the far end, and a count of those that come back there."""
 
-    def __init__(self, wire: Wire, frame: bytes, mac: str) -> None:
+    def __init__(self, wire: Wire, frame: bytes, mac: str, *, ports: int = 0) -> None:
         self._wire = wire
         self._frame = frame
         self._far = wire.index("far")
         self._counter = bpf.map_create(bpf.MAP_TYPE_PERCPU_ARRAY, 4, 8, 1, name="came_back")
         self._sink = bpf.prog_load(sink(self._counter), name="sink")
-        self._source = bpf.prog_load(source(self._far, bytes.fromhex(mac.replace(":", ""))), name="source")
+        code = source(self._far, bytes.fromhex(mac.replace(":", "")), ports=ports)
+        self._source = bpf.prog_load(code, name="source")
         self._link = wire.inside(lambda: bpf.link_create(self._sink, self._far, flags=xdp.FLAGS_DRV_MODE))
 
     def send(self, count: int) -> None:

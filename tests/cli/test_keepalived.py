@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from haxlb.cli import keepalived as command
-from haxlb.cli.keepalived_arguments import FLAGS, WrongUsage, parse, usage, void_flags
+from haxlb.cli import keepalived_work as command
+from haxlb.cli.keepalived_arguments import FLAGS, WrongUsage, parse, speaks, usage, void_flags
 from haxlb.cli.main import haxlb
 from haxlb.config import load
 from haxlb.config.part import Part
@@ -204,6 +204,7 @@ def test_parts(both):
 )
 def test_parts_by_flags(arguments, part):
     assert command.part_of(parse((arguments,))) is part
+    assert speaks(parse((arguments,))) is (part is not Part.CHECKERS)
 
 
 def test_the_pid_file_lives_as_long_as_the_daemon(tmp_path):
@@ -211,11 +212,26 @@ def test_the_pid_file_lives_as_long_as_the_daemon(tmp_path):
     with command.pid_file(str(path)):
         assert path.read_text() == f"{os.getpid()}\n"
     assert not path.exists()
-    assert run("-n", "-p", "/nonexistent/pid", "-f", str(DATA / "master.conf")).exception.exit_code == 71
+    # In a process of its own: it takes another nice value.
+    argv = [Path(sys.executable).with_name("haxlb"), "keepalived", "-n", "-p", "/nonexistent/pid"]
+    done = subprocess.run([*argv, "-f", DATA / "master.conf"], capture_output=True, text=True, check=False)
+    assert done.returncode == 71
+    assert done.stderr.splitlines()[-1].startswith("haxlb: cannot write /nonexistent/pid")
+
+
+def test_the_speaker_is_started_before_what_reads_the_configuration_is_imported():
+    argv = [sys.executable, "-X", "importtime", "-c", "from haxlb.cli.main import main; main()"]
+    done = subprocess.run(
+        [*argv, "keepalived", "-n", "-f", "/nonexistent/file"], capture_output=True, text=True, check=False
+    )
+    modules = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert done.returncode == 4
+    assert modules.index("haxlb.linux.offspring") < modules.index("haxlb.config.load")
 
 
 UNLIKE = {
     "c013-keepalived.conf": "an unfilled template: keepalived takes `${…}` apart as braces and misses an argument",
+    "keepalived.conf.SSL_GET": "keepalived lets no instance with AH begin as MASTER, and says so",
     "c059-keepalived-backup.conf": "the user of scripts does not exist where keepalived judged it",
 }
 """Files on which haxlb ends otherwise, and not for what it does not support yet."""

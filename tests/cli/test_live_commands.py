@@ -5,12 +5,13 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from haxlb.cli.client import ask
-from haxlb.daemon.control import Answer, Failover, Reload, Resume, Show, Step, Swap
+from haxlb.daemon.control import Answer, Failover, Reload, Resume, SetWeight, Show, Step, Swap
 from haxlb.model.errors import HostError, Unreachable
 
 HAXLB = Path(sys.executable).with_name("haxlb")
@@ -160,3 +161,41 @@ def test_reading_commands_import_nothing_heavy(daemon, status):
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("words", "weight"), [(("weight", "VS", "RS", "7"), 7), (("drain", "VS", "RS"), 0), (("enable", "VS", "RS"), None)]
+)
+def test_weights(daemon, words, weight):
+    daemon.answer = Answer(ok=True, message="VS RS: weight 1 -> 7")
+    done = haxlb(*words, runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "VS RS: weight 1 -> 7\n", "")
+    assert daemon.requests == [SetWeight(virtual_server="VS", real_server="RS", weight=weight)]
+
+
+@pytest.mark.parametrize("number", ["-1", "65536", "many"])
+def test_no_weight_at_all(daemon, number):
+    done = haxlb("weight", "VS", "RS", "--", number, runtime_dir=daemon.runtime_dir)
+    assert done.returncode == 2
+    assert daemon.requests == []
+
+
+@pytest.mark.parametrize(
+    ("loads", "code", "said"),
+    [
+        ({"active": 0, "inactive": 0}, 0, "192.168.10.21:80 has no connections any more\n"),
+        ({"active": 2, "inactive": 1}, 1, "192.168.10.21:80 still has 2 active and 1 inactive connections"),
+        ({}, 1, "nobody knows whether 192.168.10.21:80 has connections"),
+    ],
+)
+def test_drain_waits(daemon, status, loads, code, said):
+    service = status.virtual_servers[0]
+    first, *others = service.real_servers
+    shown = replace(service, name="web", endpoints=("[192.168.10.100]:tcp:80",))
+    shown = replace(shown, real_servers=(replace(first, **loads), *others))
+    daemon.answer = Answer(ok=True, message="done", status=replace(status, virtual_servers=(shown,)))
+    words = ("192.168.10.100:80", "192.168.10.21:80", "--wait", "--timeout", "0")
+    done = haxlb("drain", *words, runtime_dir=daemon.runtime_dir)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert daemon.requests[1:] == [Show()]

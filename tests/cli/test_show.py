@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from ipaddress import IPv6Address
 
 import pytest
 
-from haxlb.cli.show_ipvs import connections, statistics
+from haxlb.cli.show_ipvs import connections, rates, statistics, thresholds
 from haxlb.cli.show_render import ago, render
 from haxlb.model.status import DataPlaneStatus, MailStatus
 
@@ -162,6 +163,86 @@ def test_the_form_of_ipvsadm(status):
         "  -> 192.168.10.21:80             Route   3      -          -",
         "  -> 192.168.10.23:80             Route   0      -          -",
     ]
+
+
+def counted(status):
+    """The first server counts connections, the last is this host, and an operator has set its weight."""
+    first, second, last = status.virtual_servers[0].real_servers
+    servers = (
+        replace(first, active=12, inactive=3, method="TUN", upper_threshold=100, lower_threshold=80),
+        second,
+        replace(last, active=0, inactive=0, local=True, configured_weight=4),
+    )
+    return replace(
+        status, virtual_servers=(replace(status.virtual_servers[0], real_servers=servers, persistence_s=360),)
+    )
+
+
+def test_connections_methods_and_persistence(status):
+    assert list(connections(counted(status)))[3:] == [
+        "TCP  192.168.10.100:80 wrr persistent 360",
+        "  -> 192.168.10.21:80             Tunnel  3      12         3",
+        "  -> 192.168.10.23:80             Local   0      0          0",
+    ]
+    text = rendered(counted(status))
+    assert "TCP 192.168.10.100:80 wrr persistent 360" in text
+    assert "  192.168.10.23:80: * weight 0 was set on this daemon, the configured one is 4" in text.splitlines()
+    assert any(line.split()[:4] == ["->", "192.168.10.23:80", "Local", "0*"] for line in text.splitlines())
+    (line,) = (line for line in text.splitlines() if line.startswith("-> 192.168.10.21:80"))
+    assert line.split()[2:6] == ["Tunnel", "3", "12", "3"]
+
+
+def test_a_server_at_its_threshold_is_said(status):
+    service = status.virtual_servers[0]
+    full = replace(service.real_servers[0], overloaded=True)
+    text = rendered(replace(status, virtual_servers=(replace(service, real_servers=(full,)),)))
+    assert "up, at its threshold" in text
+
+
+def test_the_form_of_ipvsadm_thresholds(status):
+    assert list(thresholds(counted(status)))[1:] == [
+        "Prot LocalAddress:Port            Uthreshold Lthreshold ActiveConn InActConn",
+        "  -> RemoteAddress:Port",
+        "TCP  192.168.10.100:80 wrr",
+        "  -> 192.168.10.21:80             100        80         12         3",
+        "  -> 192.168.10.23:80             0          0          0          0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"name": "group web tcp", "endpoints": ("[10.0.0.1]:tcp:80", "[10.0.0.2]:tcp:8080")},
+            ["TCP  10.0.0.1:80 wrr", "TCP  10.0.0.2:8080 wrr"],
+        ),
+        ({"name": "fwmark 5 udp", "endpoints": ("[10.0.0.1]:udp:0",)}, ["FWM  5 wrr"]),
+        (
+            {"name": "[2001:db8::1]:tcp:80", "endpoints": ("[2001:db8::1]:tcp:80",)},
+            ["TCP  [2001:db8::1]:80 wrr"],
+        ),
+        ({"address": IPv6Address("2001:db8::1")}, ["TCP  [2001:db8::1]:80 wrr"]),
+    ],
+)
+def test_the_lines_of_a_virtual_server(status, changes, lines):
+    service = replace(status.virtual_servers[0], real_servers=(), **changes)
+    assert list(connections(replace(status, virtual_servers=(service,))))[3:] == lines
+
+
+def test_rates_are_of_the_time_between(status):
+    service = replace(status.virtual_servers[0], name="web")
+    before = replace(status, virtual_servers=(service,))
+    first, *others = service.real_servers
+    grown = replace(
+        service, packets=service.packets + 100, real_servers=(replace(first, bytes=first.bytes + 3000), *others)
+    )
+    later = replace(before, at=before.at + 2, virtual_servers=(grown,))
+    lines = list(rates(before, later))
+    assert lines[1] == "Prot LocalAddress:Port                 CPS    InPPS   OutPPS    InBPS   OutBPS"
+    assert lines[3] == "TCP  192.168.10.100:80                   0       50        -        0        -"
+    assert lines[4] == "  -> 192.168.10.21:80                    0        0        -     1500        -"
+    fresh = list(rates(replace(before, virtual_servers=()), later))
+    assert fresh[4].split()[2:] == ["0", "0", "-", "0", "-"]
 
 
 def test_the_form_of_ipvsadm_stats(status):

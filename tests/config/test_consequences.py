@@ -210,6 +210,18 @@ def test_more_servers_than_there_is_room_for_are_refused(config):
     assert ("settings", "forwarding") not in found
 
 
+def test_more_addresses_than_there_is_room_for_are_refused(config):
+    one = config.virtual_servers[0]
+    ports = tuple(replace(one.endpoint, port=port) for port in range(1, 257))
+    found = told(config, replace(config, virtual_servers=(replace(one, more_endpoints=ports),)))
+    assert found["settings", "forwarding"][:2] == (
+        Fate.REFUSED,
+        "257 addresses and ports; the forwarder was made for 256",
+    )
+    found = told(config, replace(config, virtual_servers=(replace(one, more_endpoints=ports[1:]),)))
+    assert ("settings", "forwarding") not in found
+
+
 THIRD = Vip(address=IPv4Address("192.168.10.103"), prefix_length=24, interface="eth0")
 
 

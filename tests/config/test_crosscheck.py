@@ -175,7 +175,7 @@ def pair(one: tuple[str, ...], other: tuple[str, ...]) -> str:
         ),
         pytest.param(
             instance() + server("persistence_timeout 50").replace("lb_algo rr", "lb_algo sh"),
-            ("warning", "useless-persistence", 12),
+            ("note", "useless-persistence", 12),
             id="persistence and sh",
         ),
     ],
@@ -348,12 +348,12 @@ NEW = {
 
 @pytest.mark.skipif(not FILES, reason="the corpus is not beside this repository")
 def test_public_files_are_not_flooded():
-    """Two such complaints a file at most; a warning or an error only where a look at the file confirmed it."""
+    """Three such complaints a file at most; a warning or an error only where a look at the file confirmed it."""
     found = {
         path.name: [each for each in load(path, settings=None, node="high").diagnostics if each.code in NEW]
         for path in FILES
     }
-    assert max(map(len, found.values())) <= 2
+    assert max(map(len, found.values())) <= 3
     loud = {
         (name, each.code) for name, complaints in found.items() for each in complaints if each.severity.value != "note"
     }
@@ -361,6 +361,8 @@ def test_public_files_are_not_flooded():
         ("c016-keepalived.conf", "useless-weight"),  # state MASTER without priority: 255
         ("c035-keepalived.conf", "undefined-track"),  # a template's script_name
         ("c061-keepalived-2-0-0.conf", "undefined-track"),
+        ("keepalived.conf.SSL_GET", "unowned-address"),  # samples whose instances have other addresses
+        ("keepalived.conf.sample", "unowned-address"),
     }
 
 
@@ -390,32 +392,19 @@ def test_a_second_group_of_services_of_one_name_is_said(loading):
     assert [str(each) for each in loaded.config.virtual_server_groups[0].ranges] == ["10.0.0.1 port 80"]
 
 
-def test_a_service_behind_a_virtual_mac_is_said(loading):
-    text = instance("A", 1, "use_vmac") + server("delay_loop 5")
-    (found,) = loading(text).diagnostics
-    assert (found.severity.value, found.code, found.span.line) == ("error", "vmac-not-forwarded", 9)
-    assert "virtual_server [10.0.0.1]:tcp:80 is not served: A has use_vmac" in found.message
-    assert found.hint == "remove use_vmac from vrrp_instance A (/etc/keepalived/keepalived.conf:4:1)"
-
-
-def test_a_service_on_an_excluded_address_behind_a_virtual_mac_is_said(said):
-    text = instance("A", 1, "use_vmac", "virtual_ipaddress_excluded {", "10.0.0.2", "}") + server(address="10.0.0.2")
-    assert said(text) == [("error", "vmac-not-forwarded", 12)]
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(instance("A", 1, "use_vmac", vip="10.0.0.1/24 dev eth1") + server(), id="another-device"),
-        pytest.param(instance("A", 1, "use_ipvlan 10.0.0.8") + server(), id="ipvlan-has-no-mac-of-its-own"),
+        pytest.param(instance("A", 1, "use_vmac") + server(), id="virtual-mac"),
         pytest.param(
-            instance("A", 1, "use_vmac") + instance("B", 2, vip="10.0.0.2/24") + server(address="10.0.0.2"),
-            id="another-instance",
+            instance("A", 1, "use_vmac", "virtual_ipaddress_excluded {", "10.0.0.2", "}") + server(address="10.0.0.2"),
+            id="excluded",
         ),
-        pytest.param(instance("A", 1) + server(), id="no-virtual-mac"),
+        pytest.param(instance("A", 1, "use_vmac_addr", vip="10.0.0.1/24 dev eth1") + server(), id="another-device"),
+        pytest.param(instance("A", 1, "use_ipvlan 10.0.0.8") + server(), id="ipvlan"),
     ],
 )
-def test_a_service_whose_frames_have_the_interfaces_mac_is_served(said, text):
+def test_a_service_is_served_whatever_mac_its_address_has(said, text):
     assert said(text) == []
 
 

@@ -124,9 +124,7 @@ def test_members_that_there_are_not(loading, codes):
         "vrrp_instance D {\ninterface eth3\nvirtual_router_id 7\nvirtual_ipaddress {\n10.9.9.9\n}\n}\n"
     )
     loaded = loading(TEXT + alone + group)
-    said = [
-        each for each in codes(loaded) if each[0] == "error" and each[1] not in ("not-supported-yet", "duplicate-vip")
-    ]
+    said = [each for each in codes(loaded) if each[0] == "error" and each[1] not in ("mixed-family", "duplicate-vip")]
     assert said == [("error", "duplicate-name"), ("error", "undefined-member"), ("error", "duplicate-name")]
     assert [each.members for each in loaded.config.sync_groups] == [("A", "B"), ("D",)]
     # Who else was meant has been complained of.
@@ -311,9 +309,8 @@ def test_they_are_explained(loading):
     what = "static, on this host while haxlb runs, whoever is MASTER"
     assert f"  * {what}: 4 addresses, 2 routes, 1 rule\n" in text
     shown = "10.0.0.1 port 80, 10.0.0.2-10.0.0.9 port 443, 2001:db8::1-2001:db8::f port 80, 10.1.0.0-10.1.0.3"
-    later = "(not supported yet: keepalived does this)"
-    assert f"  * virtual_server_group web is {shown} and 1 more {later}\n" in text
-    assert f"  * virtual_server_group marks is fwmark 8 {later}\n" in text
+    assert f"  * virtual_server_group web is {shown} and 1 more\n" in text
+    assert "  * virtual_server_group marks is fwmark 8\n" in text
     shown = "peer 10.0.0.4 preferred_lft forever noprefixroute"
     assert f"  * 10.0.0.3 is put on with `{shown}`\n" in text
     assert "  * adverts of 10.0.0.251 count with a TTL of 250 to 255 only\n" in text

@@ -19,6 +19,7 @@ from haxlb.model.node import (
     SECOND_US,
     Check,
     CheckKind,
+    ForwardingMethod,
     GarpConfig,
     HttpUrl,
     NodeConfig,
@@ -26,6 +27,7 @@ from haxlb.model.node import (
     RealServer,
     Role,
     Scheduler,
+    TunnelKind,
     VirtualMac,
     VirtualServer,
     VrrpInstance,
@@ -306,9 +308,37 @@ def checks(draw):
     )
 
 
+methods = st.one_of(
+    st.builds(lambda kind: {"method": kind}, st.sampled_from(ForwardingMethod)),
+    st.builds(
+        lambda number, csum: {
+            "method": ForwardingMethod.TUN,
+            "tunnel": TunnelKind.GUE,
+            "tunnel_port": number,
+            "tunnel_checksum": csum,
+        },
+        st.integers(1, 65535),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda csum: {"method": ForwardingMethod.TUN, "tunnel": TunnelKind.GRE, "tunnel_checksum": csum}, st.booleans()
+    ),
+)
+
+
+@st.composite
+def with_method(draw, server):
+    made = replace(server, **draw(methods))
+    if made.method is not ForwardingMethod.NAT:
+        return made
+    return replace(made, port=draw(st.integers(1, 65535)))
+
+
 @st.composite
 def virtual_servers(draw, port):
     scheduler = draw(st.sampled_from(Scheduler))
+    protocol = draw(st.sampled_from([Protocol.TCP, Protocol.UDP]))
+    upper = draw(st.integers(0, 100))
     reals = draw(
         st.lists(
             st.builds(
@@ -320,7 +350,9 @@ def virtual_servers(draw, port):
                 checks=st.lists(checks(), max_size=2).map(tuple),
                 notify_up=script,
                 notify_down=script,
-            ),
+                upper_threshold=st.just(upper),
+                lower_threshold=st.integers(0, upper),
+            ).flatmap(with_method),
             min_size=1,
             max_size=3,
             unique_by=lambda each: each.address,
@@ -328,15 +360,18 @@ def virtual_servers(draw, port):
     )
     quorum = draw(st.integers(1, max(sum(each.weight for each in reals), 1)))
     return VirtualServer(
-        endpoint=Endpoint(address=draw(address), port=port, protocol=draw(st.sampled_from(Protocol))),
+        endpoint=Endpoint(address=draw(address), port=port, protocol=protocol),
         scheduler=scheduler,
         mh_port=scheduler in (Scheduler.SH, Scheduler.MH) and draw(st.booleans()),
+        persistence_s=draw(st.integers(1, 65535)),
+        persistence_granularity=draw(st.none() | st.integers(1, 32)),
+        one_packet=protocol is Protocol.UDP and draw(st.booleans()),
         alpha=draw(st.booleans()),
         quorum=quorum,
         hysteresis=draw(st.integers(0, quorum - 1)),
         quorum_up=draw(script),
         quorum_down=draw(script),
-        sorry_server=draw(st.none() | st.builds(RealServer, address=address, port=st.just(port))),
+        sorry_server=draw(st.none() | st.builds(RealServer, address=address, port=st.just(port)).flatmap(with_method)),
         real_servers=tuple(reals),
     )
 
@@ -354,7 +389,9 @@ def configs(draw):
             lists.append(tuple(vip for vip in those if vip.address not in taken))
             taken |= {vip.address for vip in those}
         if lists[0]:
-            kept.append(replace(each, vips=lists[0], excluded_vips=lists[1]))
+            used = {vip.interface for those in lists for vip in those}
+            macs = tuple(mac for mac in each.address_macs if mac.interface in used)
+            kept.append(replace(each, vips=lists[0], excluded_vips=lists[1], address_macs=macs))
     return NodeConfig(
         node=draw(name),
         instances=tuple(kept),

@@ -7,10 +7,11 @@ import pytest
 from haxlb.config.printer import keepalived_conf
 from haxlb.model.addresses import Protocol
 from haxlb.model.commands import Command
-from haxlb.model.node import CheckKind, HttpUrl, Scheduler
+from haxlb.model.node import CheckKind, ForwardingMethod, HttpUrl, Scheduler
 from keepalived_compat.keywords import KEEPALIVED
 
 S = 1_000_000
+ALL = "one of rr, wrr, lc, wlc, lblc, sh, mh, dh, fo, ovf, lblcr, sed, nq, twos"
 
 
 @pytest.mark.parametrize(
@@ -21,8 +22,8 @@ S = 1_000_000
         (("quorum 3",), {"quorum": 1}, [("warning", "unreachable-quorum")]),
         (("weight 4", "quorum 3", "hysteresis 3"), {"quorum": 3, "hysteresis": 2}, [("warning", "unreachable-quorum")]),
         (("persistence_timeout 0",), {}, [("warning", "old-spelling")]),
-        (("persistence_timeout 50",), {}, [("error", "not-supported-yet")]),
-        (("persistence_timeout",), {}, [("error", "not-supported-yet")]),
+        (("persistence_timeout 50",), {"persistence_s": 50}, []),
+        (("persistence_timeout",), {"persistence_s": 360}, []),
         (("sh-port",), {"mh_port": False}, [("warning", "useless-flag")]),
         (("ip_family inet6",), {}, [("warning", "useless-flag")]),
         (("lvs_method DR",), {}, [("warning", "given-twice")]),
@@ -36,22 +37,32 @@ def test_one_virtual_server(server, lines, expected, said):
 
 
 @pytest.mark.parametrize(
-    ("lines", "without", "said"),
+    ("lines", "without", "expected", "said"),
     [
-        (("lb_algo wlc",), "lb_algo", "not-supported-yet"),
-        ((), "lb_algo", "not-supported-yet"),
-        (("lb_algo wrrr",), "lb_algo", "not-supported-yet"),
-        (("lb_kind NAT",), "lb_kind", "not-supported-yet"),
-        (("lb_kind TUN type ipip",), "lb_kind", "not-supported-yet"),
-        ((), "lb_kind", "not-supported-yet"),
-        (("lb_kind FOO",), "lb_kind", "bad-value"),
-        (("protocol SCTP",), "protocol", "not-supported-yet"),
+        ((), "lb_algo", (Scheduler.WLC, ForwardingMethod.DR), [("warning", "missing-scheduler")]),
+        (("lb_algo wrrr",), "lb_algo", (Scheduler.WLC, ForwardingMethod.DR), [("error", "bad-value")]),
+        ((), "lb_kind", (Scheduler.RR, ForwardingMethod.NAT), [("warning", "missing-method")]),
+        (("lb_kind FOO",), "lb_kind", (Scheduler.RR, ForwardingMethod.NAT), [("error", "bad-value")]),
+        (("lb_kind NAT",), "lb_kind", (Scheduler.RR, ForwardingMethod.NAT), []),
+        (("lb_kind TUN type ipip",), "lb_kind", (Scheduler.RR, ForwardingMethod.TUN), []),
     ],
 )
-def test_a_virtual_server_that_is_left_out(server, lines, without, said):
+def test_the_defaults_are_keepalived_s(server, lines, without, expected, said):
     made, complaints = server(*lines, without=without)
-    assert made is None
-    assert ("error", said) in complaints
+    assert (made.scheduler, made.real_servers[0].method) == expected
+    assert complaints == said
+
+
+@pytest.mark.parametrize("scheduler", [each.value for each in Scheduler])
+def test_every_scheduler(server, scheduler):
+    made, said = server(f"lb_algo {scheduler}", without="lb_algo")
+    assert (made.scheduler.value, said) == (scheduler, [])
+
+
+@pytest.mark.parametrize("word", ["SCTP", "sctp"])
+def test_sctp(server, word):
+    made, said = server(f"protocol {word}", without="protocol")
+    assert (made.endpoint.protocol, said) == (Protocol.SCTP, [])
 
 
 @pytest.mark.parametrize("word", ["dr", "Dr"])
@@ -77,12 +88,14 @@ def test_the_port_is_hashed_when_asked(server):
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        ("fwmark 1", "not-supported-yet"),
-        ("group G", "not-supported-yet"),
-        ("2001:db8::1 80", "not-supported-yet"),
-        ("10.0.0.1", "not-supported-yet"),
-        ("10.0.0.1 0", "not-supported-yet"),
+        ("fwmark 1", "unmapped-mark"),
+        ("fwmark 0", "bad-value"),
+        ("fwmark eins", "bad-value"),
+        ("fwmark", "missing-argument"),
+        ("group G", "undefined-group"),
+        ("group", "missing-argument"),
         ("10.0.0.1 http", "bad-value"),
+        ("10.0.0.1 65536", "bad-value"),
         ("10.0.0.256 80", "bad-value"),
     ],
 )
@@ -121,16 +134,27 @@ class TestRealServers:
         assert len(made.real_servers) == 1
         assert said == [("error", "duplicate-server")]
 
-    def test_ipv6_and_other_methods_are_left_out(self, server):
-        made, said = server("real_server 2001:db8::2 80 {", "}", "real_server 192.168.10.9 80 {", "lvs_method TUN", "}")
-        assert [each.key for each in made.real_servers] == ["192.168.10.21:80"]
-        assert said == [("error", "not-supported-yet"), ("error", "not-supported-yet")]
+    def test_a_server_of_the_other_family_is_left_out_but_by_a_tunnel(self, server):
+        made, said = server("real_server 2001:db8::2 80 {", "}", "real_server 2001:db8::3 80 {", "lvs_method TUN", "}")
+        assert [each.key for each in made.real_servers] == ["[2001:db8::3]:80", "192.168.10.21:80"]
+        assert said == [("error", "mixed-family")]
+
+    def test_a_link_local_server_is_left_out(self, loading, codes):
+        text = (
+            "virtual_server 2001:db8::1 80 {\nlb_algo rr\nlb_kind DR\nprotocol TCP\nreal_server fe80::2 80 {\n}\n"
+            "real_server 2001:db8::2 80 {\nTCP_CHECK {\n}\n}\n}\n"
+        )
+        loaded = loading(text)
+        assert codes(loaded) == [("error", "bad-value")]
+        (made,) = loaded.config.virtual_servers
+        assert [each.key for each in made.real_servers] == ["[2001:db8::2]:80"]
 
     def test_sorry_server(self, server):
         made, said = server("sorry_server 192.168.10.30 8080")
         assert (made.sorry_server.key, said) == ("192.168.10.30:80", [("warning", "port-reset")])
-        made, said = server("sorry_server 192.168.10.30", "sorry_server_lvs_method NAT")
-        assert (made.sorry_server, said) == (None, [("error", "not-supported-yet")])
+        made, said = server("sorry_server 192.168.10.30 8080", "sorry_server_lvs_method NAT")
+        assert (made.sorry_server.key, made.sorry_server.method) == ("192.168.10.30:8080", ForwardingMethod.NAT)
+        assert said == []
 
     def test_a_check_that_is_not_supported_is_an_error(self, server):
         made, said = server(real="MISC_CHECK {\nmisc_path /bin/true\n}")
@@ -242,9 +266,9 @@ def complaints(loading, server_line="", url="path /", check="", more=""):
 @pytest.mark.parametrize(
     ("written", "code", "hint"),
     [
-        ({"server_line": "lb_algo rr\nprotocol TPC"}, "bad-value", "did you mean `TCP`? one of TCP, UDP"),
-        ({"server_line": "protocol TCP\nlb_algo wwr"}, "bad-value", "did you mean `wrr`? one of rr, wrr, sh, mh"),
-        ({"server_line": "protocol TCP\nlb_algo leastconn"}, "bad-value", "one of rr, wrr, sh, mh"),
+        ({"server_line": "lb_algo rr\nprotocol TPC"}, "bad-value", "did you mean `TCP`? one of TCP, UDP, SCTP"),
+        ({"server_line": "protocol TCP\nlb_algo wwr"}, "bad-value", f"did you mean `wrr`? {ALL}"),
+        ({"server_line": "protocol TCP\nlb_algo leastconn"}, "bad-value", ALL),
         ({"url": "path health"}, "bad-value", "write `/health`"),
         ({"check": "connect_timeout 1s"}, "inexact-value", "write the number alone, in seconds: `1`"),
         ({"check": "connect_timeout 0"}, "bad-value", "seconds, at most six decimals, 0.000001 to 4294.967295"),
@@ -278,8 +302,8 @@ def test_a_status_code_that_is_none_is_said_once(loading):
 
 
 @pytest.mark.parametrize("name", ["lb_algo", "lvs_sched"])
-def test_the_schedulers_that_are_offered_are_those_that_work(name):
-    assert set(KEEPALIVED["virtual_server"][name].argument.offered) == {each.value for each in Scheduler}
+def test_the_schedulers_that_are_known_are_those_that_work(name):
+    assert set(KEEPALIVED["virtual_server"][name].argument.choices) == {each.value for each in Scheduler}
 
 
 def test_notify_up_at_start(loading):

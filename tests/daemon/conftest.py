@@ -320,6 +320,7 @@ class FakeWorld:
     craft_problem: HostError | None = None
     old_forwarder: bool = False
     too_much: str = ""
+    program_outdated: bool = False
     swap_problem: str = ""
     probe_evidence: str = "192.168.10.12 answers"
     hosts_up: tuple[str, ...] = ()
@@ -474,6 +475,14 @@ class FakeWorld:
     def abandon(self) -> tuple[str, ...]:
         self.order.append("abandon")
         return ("link of eth0",) if self.old_forwarder else ()
+
+    def outdated(self, config: NodeConfig) -> bool:
+        del config
+        return self.program_outdated
+
+    async def extend(self, config: NodeConfig) -> str:
+        self.order.append("extend")
+        return await self.compile(config)
 
     def excess(self, config: NodeConfig) -> str:
         del config

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from haxlb.daemon.control import Reload
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, Happened, Notify
-from haxlb.daemon.notifications import STATES, backend_line, commands_for, one_line, quorum_mail, vrrp_line, vrrp_mail
+from haxlb.daemon.notifications import (
+    STATES,
+    backend_line,
+    commands_for,
+    one_line,
+    quorum_line,
+    quorum_mail,
+    vrrp_line,
+    vrrp_mail,
+)
 from haxlb.daemon.notifier import MOST_DEPARTED, Notifier
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Loaded
@@ -90,6 +99,19 @@ def test_the_lines_are_those_of_keepalived(kit: Any) -> None:
         virtual_server="[10.0.0.1]:tcp:80", real_server="10.0.0.9:8080", up=False, reason="refused", at_us=1
     )
     assert backend_line(fact, kit.virtual_server()) == "RS [10.0.0.9]:tcp:8080 [10.0.0.1]:tcp:80 DOWN\n"
+
+
+def test_groups_and_marks_have_their_names_in_the_fifos(kit: Any) -> None:
+    group, mark = replace(kit.virtual_server(), group="web"), replace(kit.virtual_server(), fwmark=5)
+    assert (group.name, mark.name) == ("group web tcp", "fwmark 5 tcp")
+    gained = QuorumChanged(virtual_server=group.name, up=True, reason="", at_us=1)
+    assert quorum_line(gained, group) == "VS [web]:0 UP\n"
+    assert quorum_line(replace(gained, virtual_server=mark.name), mark) == "VS FWM 5 UP\n"
+    assert quorum_line(gained, None) == "VS group web tcp UP\n"
+    fact = BackendChanged(
+        virtual_server=group.name, real_server="[2001:db8::9]:80", up=False, reason="refused", at_us=1
+    )
+    assert backend_line(fact, group) == "RS [2001:db8::9]:tcp:80 [web]:0 DOWN\n"
 
 
 def test_a_name_cannot_begin_a_line_or_a_header_of_its_own() -> None:

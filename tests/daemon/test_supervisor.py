@@ -11,6 +11,7 @@ from haxlb.daemon.crafting import FRAMES_AT_ONCE
 from haxlb.daemon.messages import (
     ConfigureChecker,
     ConfigureSpeaker,
+    DataPlaneReady,
     GarpFrames,
     HandOver,
     Happened,
@@ -509,6 +510,24 @@ def test_swap_compiles_anew_and_a_restarted_checker_keeps_the_new_program(play, 
     world = play(scene, kit.node(servers=(kit.virtual_server(),)))
     assert [message.program for message in world.messages("checker", SwapProgram)] == ["/run/haxlb/bpf/1/program-2"]
     assert world.messages("checker", ConfigureChecker)[-1].program == "/run/haxlb/bpf/1/program-2"
+
+
+def test_the_speaker_hears_of_a_data_plane_that_may_know_no_virtual_mac_yet(play, kit):
+    async def scene(world):
+        before = len(world.messages("speaker", DataPlaneReady))
+        assert (await world.supervisor.command(Swap(), silent)).ok
+        assert len(world.messages("speaker", DataPlaneReady)) == before + 1
+        world.exit("checker", -9)
+        await asyncio.sleep(3)
+        assert len(world.messages("checker", ConfigureChecker)) == 2
+        assert len(world.messages("speaker", DataPlaneReady)) == before + 1, "the next one took over what is pinned"
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    (orders, *_), (checks, *_) = (
+        world.messages("speaker", ConfigureSpeaker),
+        world.messages("checker", ConfigureChecker),
+    )
+    assert orders.bpf_directory == checks.bpf_directory
 
 
 def test_a_failed_swap_keeps_the_old_program(play, kit):

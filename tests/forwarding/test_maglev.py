@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -59,15 +58,3 @@ def test_the_order_of_servers_does_not_matter_beyond_ties() -> None:
     forward = ring(dict.fromkeys(range(10), 1))
     backward = ring(dict.fromkeys(reversed(range(10)), 1))
     assert sum(a == b for a, b in zip(forward, backward, strict=True)) > 0.9 * RING_SLOTS
-
-
-def test_ten_servers_take_less_than_a_tick_of_patience() -> None:
-    """A verdict reaches the maps in under 100 ms; the ring is the dearest part of it (8 ms on the machine it was
-    written on). The bound leaves room for a busy one.
-    """
-    took = []
-    for _ in range(3):
-        start = time.perf_counter()
-        ring(dict.fromkeys(range(10), 1))
-        took.append(time.perf_counter() - start)
-    assert min(took) < 0.05

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,7 +108,7 @@ def test_a_dead_server_leaves_within_its_fall_time_and_returns() -> None:
     assert (fact.virtual_server, fact.real_server, fact.up) == (str(VIP), "192.168.10.21:80", False)
     assert fact.reason == "TCP_CHECK: connection refused, twice in a row"
     assert fact.at_us - died <= fall_time_us(probe)
-    assert changed == PoolChanged(endpoint=VIP)
+    assert changed == PoolChanged(virtual_server=str(VIP))
     assert alive(bench.pool()) == [("192.168.10.22:80", 1)]
     del bench.sick[probe]
     assert facts(bench.run(12)) == ["192.168.10.21:80 up"]
@@ -135,7 +135,7 @@ def test_one_probe_serves_all_virtual_servers_that_name_it() -> None:
     bench.sick[check(21)] = BAD
     effects = bench.run(20)
     assert facts(effects) == ["192.168.10.21:80 down", "quorum down"] * 2
-    assert [each.endpoint for each in effects if isinstance(each, PoolChanged)] == [VIP, OTHER_VIP]
+    assert [each.virtual_server for each in effects if isinstance(each, PoolChanged)] == [str(VIP), str(OTHER_VIP)]
     times = {each.at_us for each in effects if isinstance(each, BackendChanged)}
     assert len(times) == 1, "by the same outcome"
 
@@ -263,8 +263,33 @@ def test_an_identical_reload_has_no_effects() -> None:
 def test_a_reload_keeps_the_state_of_what_it_does_not_touch() -> None:
     bench = sick_bench()
     effects = bench.configure(virtual_server(server(21), server(22, weight=5), server(23)))
-    assert effects == [PoolChanged(endpoint=VIP)]
+    assert effects == [PoolChanged(virtual_server=str(VIP))]
     assert alive(bench.pool()) == [("192.168.10.22:80", 5), ("192.168.10.23:80", 1)]
+
+
+def test_a_group_is_one_pool_whatever_addresses_it_serves() -> None:
+    group = virtual_server(server(21), server(22), more_endpoints=(OTHER_VIP,), group="web")
+    bench = Bench(group)
+    bench.run(30)
+    bench.sick[check(21)] = BAD
+    bench.run(60)
+    assert [pool.name for pool in bench.monitor.status()] == ["group web tcp"]
+    other = virtual_server(server(21), server(22), endpoint=OTHER_VIP, group="web")
+    assert bench.configure(other) == [], "the same servers do the same"
+    assert alive(bench.pool(OTHER_VIP)) == [("192.168.10.22:80", 1)]
+    assert bench.monitor.remember() == {
+        "group web tcp 192.168.10.21:80": False,
+        "group web tcp 192.168.10.22:80": True,
+    }
+
+
+def test_servers_of_ipv6_and_ways_to_them() -> None:
+    address = IPv6Address("2001:db8::21")
+    service = virtual_server(server(address=address, checks=(check(address=address),)))
+    bench = Bench(service)
+    assert alive(bench.pool()) == [("[2001:db8::21]:80", 1)]
+    effects = bench.monitor.handle(ReachChanged(address=address, reachable=False), bench.now)
+    assert facts(effects) == ["quorum down"]
 
 
 def test_changed_check_parameters_start_from_what_was_known_of_the_server() -> None:
@@ -291,7 +316,7 @@ def test_a_check_that_is_gone_is_abandoned_and_forgotten() -> None:
     assert AbandonProbe(ticket=start.ticket) in effects
     assert monitor.handle(ProbeEnded(ticket=start.ticket, outcome=BAD), 6) == []
     assert list(monitor.checks) == [check(22)]
-    assert monitor.handle(Configured(virtual_servers=()), 7) == [PoolChanged(endpoint=VIP)]
+    assert monitor.handle(Configured(virtual_servers=()), 7) == [PoolChanged(virtual_server=str(VIP))]
     assert monitor.next_deadline() is None
 
 

@@ -92,13 +92,15 @@ def test_mistakes_are_found_in_blocks_that_are_not_supported(reading, found):
 
 
 def test_lines_are_judged_in_blocks_that_are_not_supported(reading, found):
-    read = reading("virtual_server_group G {\n  10.0.0.1 eighty\n}\nlinkbeat_interfaces {\n  eth0 soon\n}\n")
-    assert found(read) == [
-        ("error", "not-supported-yet", 1, 1, 21),
-        ("error", "bad-value", 2, 12, 18),
-        ("note", "ignored", 4, 1, 20),
-        ("error", "bad-value", 5, 8, 12),
-    ]
+    read = reading("linkbeat_interfaces {\n  eth0 soon\n}\n")
+    assert found(read) == [("note", "ignored", 1, 1, 20), ("error", "bad-value", 2, 8, 12)]
+
+
+def test_what_cannot_be_done_says_what_to_write_instead(reading):
+    read = reading("virtual_server 10.0.0.1 80 {\n persistence_engine sip\n}\n")
+    (complaint,) = read.complaints.all
+    assert (complaint.severity.value, complaint.code) == ("error", "not-supported")
+    assert complaint.hint == "persistence_timeout keeps a client at its server by the client's address"
 
 
 def test_a_zero_that_keepalived_refuses_is_a_note(reading, found):

@@ -26,7 +26,7 @@ def test_rows_are_complete(block):
     for name, row in KEEPALIVED[block].items():
         assert row.name == name
         assert row.body is None or row.body == LINES or row.body in KEEPALIVED, name
-        if row.support in (Support.IGNORED, Support.NOT_YET, Support.OBSOLETE, Support.REFUSED):
+        if row.support in (Support.IGNORED, Support.NOT_YET, Support.OBSOLETE, Support.REFUSED, Support.UNSUPPORTED):
             assert row.reason, name
         if row.means:
             assert row.means in KEEPALIVED[block], name
@@ -111,11 +111,9 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("word", "planned"),
         [
-            ("lb_algo", "planned: lc, wlc, lblc, dh, fo, ovf, lblcr, sed, nq, twos"),
-            ("lb_kind", "planned: NAT, TUN"),
-            ("protocol", "planned: SCTP"),
-            ("persistence_timeout", "planned: persistence"),
-            ("persistence_granularity", "planned: there is no persistence"),
+            ("regex_options", "planned: allow_empty_class"),
+            ("omega", "planned: stopping runs no notify_down"),
+            ("persistence_engine", "not supported: the forwarder does not read"),
         ],
     )
     def test_what_is_planned_stands_on_the_line_of_its_keyword(self, word, planned):

@@ -17,8 +17,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import replace
 from functools import partial
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,7 +47,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 class Server:
     """A server that treats each connection as `behave` does, and keeps the requests."""
 
-    def __init__(self, behave: Behaviour, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, behave: Behaviour, context: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.behave = behave
         self.context = context
         self.requests: list[bytes] = []
@@ -55,7 +57,7 @@ class Server:
         self._serving: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
+        self._server = await asyncio.start_server(self._serve, self.host, 0, ssl=self.context)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -204,6 +206,35 @@ def test_a_probe_comes_from_its_bind_address_and_port_again_and_again() -> None:
             only_address = http(server, bind_address=IPv4Address("127.0.0.6"))
             assert await probe(only_address) == passed("HTTP 200")
             assert server.sources[-1][0] == "127.0.0.6"
+
+    run(test())
+
+
+def test_probes_of_ipv6() -> None:
+    loopback = IPv6Address("::1")
+
+    async def test() -> None:
+        host: list[bytes] = []
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            host.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(response())
+
+        async with Server(behave, host="::1") as server:
+            assert await probe(tcp(server.port, address=loopback)) == passed("connected")
+            check = http(server, address=loopback, bind_address=loopback)
+            assert await probe(check) == passed("HTTP 200")
+            assert f"Host: [::1]:{server.port}\r\n".encode() in host[-1]
+            assert server.sources[-1][0] == "::1"
+            with refusing_port() as free:
+                pass
+            again = replace(check, bind_port=free)
+            for _ in range(2):
+                assert await probe(again) == passed("HTTP 200")
+            assert server.sources[-1][1] == free
+            other = replace(check, bind_address=IPv6Address("2001:db8::7"))
+            assert await probe(other) == failed("cannot bind to [2001:db8::7]:0: Cannot assign requested address")
+        assert await probe(tcp(server.port, address=loopback)) == failed("connection refused")
 
     run(test())
 
@@ -505,6 +536,15 @@ def test_tls_carries_a_large_answer_and_an_end_without_close_notify(certificate:
         async with Server(behave, tls(certificate)) as server:
             url = HttpUrl(path="/", digest=hashlib.md5(large).hexdigest())
             assert await probe(http(server, url, kind=CheckKind.SSL)) == passed("HTTP 200")
+
+    run(test())
+
+
+def test_tls_to_ipv6(certificate: Path) -> None:
+    async def test() -> None:
+        async with Server(answering(response()), tls(certificate), host="::1") as server:
+            check = http(server, kind=CheckKind.SSL, address=IPv6Address("::1"))
+            assert await probe(check) == passed("HTTP 200")
 
     run(test())
 

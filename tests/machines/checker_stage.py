@@ -11,6 +11,7 @@ from haxlb.daemon.checker import Checker
 from haxlb.forwarding.wanted import Counters, NextHop, WantedTable
 from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
+from haxlb.model.addresses import IPAddress
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import BackendChanged, Fact
@@ -45,6 +46,7 @@ class RecordingForwarder:
     attached: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)
     refusal: str = ""
     attempts: list[int] = field(default_factory=list)
+    settled: list[tuple[int, int]] = field(default_factory=list)
     readings: Counters = field(default_factory=Counters)
 
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
@@ -58,6 +60,10 @@ class RecordingForwarder:
         self._refuse()
         self.stage.calls.append("apply")
         self.applied.append((self.stage.now_us, wanted))
+
+    def settle(self, now_s: int, lifetime_s: int) -> None:
+        self._refuse()
+        self.settled.append((now_s, lifetime_s))
 
     def counters(self) -> Counters:
         self._refuse()
@@ -90,7 +96,7 @@ class Stage:
         self.logs: list[tuple[str, str, dict[str, object]]] = []
         self.answers: list[tuple[str, str]] = []
         self.saved: list[dict[str, bool]] = [remembered] if remembered else []
-        self.followed: tuple[IPv4Address, ...] = ()
+        self.followed: tuple[IPAddress, ...] = ()
         self.deadline: int | None = None
         self.sick: dict[Check, Outcome] = {}
         self.forwarder = forwarder(self)
@@ -121,7 +127,7 @@ class Stage:
     def abandon(self, ticket: int) -> None:
         self.calls.append(f"abandon {ticket}")
 
-    def follow(self, addresses: Iterable[IPv4Address]) -> None:
+    def follow(self, addresses: Iterable[IPAddress]) -> None:
         self.followed = tuple(addresses)
 
     def run(self, queue: str, command: Command) -> None:

@@ -47,6 +47,8 @@ class Node:
             for name in ("eth0", "eth1")
         }
         self.held: set[Vip] = set()
+        self.accepted: frozenset[tuple[str, str]] = frozenset()
+        """Virtual MACs that the forwarder takes frames to."""
         self.refuse_add = self.refuse_remove = False
         self.journal: list[tuple[int, str]] = []
         self.facts: list[Any] = []
@@ -61,6 +63,7 @@ class Node:
             links=self,
             notify=self,
             reports=self,
+            macs=self,
         )
 
     # ports
@@ -101,6 +104,10 @@ class Node:
         listed = tuple(vips)
         self.write("announce " + " ".join(map(str, listed)))
         self.lan.hear_announcement(self, listed)
+
+    def accept(self, macs: frozenset[tuple[str, str]]) -> None:
+        self.write("accept " + (" ".join(f"{base}/{mac}" for base, mac in sorted(macs)) or "none"))
+        self.accepted = macs
 
     def link(self, interface: str) -> Link | None:
         return self.interfaces.get(interface)

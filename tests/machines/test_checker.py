@@ -1,20 +1,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from ipaddress import ip_address
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from haxlb.forwarding.wanted import Counters, Tally
+from haxlb.forwarding.wanted import Counters, Load, NextHop, Tally
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.model.commands import Command
 from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
-from haxlb.model.node import Scheduler, VirtualServer
+from haxlb.model.node import ForwardingMethod, NodeConfig, Scheduler, TunnelKind, VirtualServer
 from haxlb.model.status import LinkStatus
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
 from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, RecordingForwarder, Stage, address, hop
 
 PAIR = virtual_server(server(21), server(22, weight=2))
+HERE = NextHop(interface_index=1, source_mac="00:00:00:00:00:00", destination_mac="00:00:00:00:00:00", mtu=65535)
 BOTH = {"192.168.10.21:80": 1, "192.168.10.22:80": 2}
 
 
@@ -30,6 +34,13 @@ class NoRoom(RecordingForwarder):
             return super().attach(program, interfaces, mode)
         finally:
             self.refusal = refusal
+
+
+class Below(RecordingForwarder):
+    """Attaches below a VLAN."""
+
+    def links(self) -> tuple[LinkStatus, ...]:
+        return tuple(replace(each, interface="eth0") for each in super().links())
 
 
 def running(*virtual_servers: VirtualServer) -> Stage:
@@ -230,7 +241,8 @@ def test_a_server_without_an_arp_answer_is_out_and_said_once() -> None:
     assert stage.serving() == BOTH
 
 
-def test_the_peer_is_asked_for_tcp_of_rr_and_wrr_only() -> None:
+def test_the_peer_is_known_to_every_service_and_the_first_that_can_be_reached_is_it() -> None:
+    """Whether a packet goes there is the forwarder's to know: it is not asked about stateless flows."""
     stage = running(
         virtual_server(server(21), scheduler=Scheduler.WRR),
         virtual_server(server(21), scheduler=Scheduler.SH, endpoint=OTHER_VIP),
@@ -240,10 +252,115 @@ def test_the_peer_is_asked_for_tcp_of_rr_and_wrr_only() -> None:
     stage.lose(13)
     stage.resolve(12)
     stage.go()
-    assert [each.peer for each in stage.table.services] == [hop(12), None]
+    assert [each.peer for each in stage.table.services] == [hop(12), hop(12)]
     stage.checker.peers_known("eth0", [])
     stage.go()
     assert [each.peer for each in stage.table.services] == [None, None]
+
+
+def test_a_peer_behind_a_router_or_that_is_this_host_is_no_peer() -> None:
+    stage = running()
+    stage.checker.peers_known("eth0", [address(12), address(13), address(14)])
+    stage.checker.on_neighbour(address(12), hop(1), "", address(1))
+    stage.checker.on_neighbour(address(13), HERE, "")
+    stage.go()
+    assert stage.table.services[0].peer is None
+    stage.resolve(14)
+    stage.go()
+    assert stage.table.services[0].peer == hop(14)
+
+
+def test_a_director_that_is_a_server_asks_only_by_a_link_that_leads_to_servers() -> None:
+    """On another link the other director has another MAC than what it places here comes from."""
+    stage = running(virtual_server(server(21), server(22)))
+    stage.checker.peers_known("eth1", [address(12)])
+    stage.checker.on_neighbour(address(12), replace(hop(12), interface_index=3), "")
+    stage.resolve(22)
+    stage.go()
+    assert stage.table.services[0].peer == replace(hop(12), interface_index=3)
+    stage.checker.on_neighbour(address(21), HERE, "")
+    stage.go()
+    assert stage.table.services[0].peer is None
+    stage.resolve(12)
+    stage.go()
+    assert stage.table.services[0].peer == hop(12)
+
+
+def test_a_link_local_peer_is_followed_on_the_interface_where_it_was_heard() -> None:
+    stage = running()
+    heard, configured = ip_address("fe80::12"), ip_address("2001:db8::12")
+    stage.checker.peers_known("eth0", [heard, configured])
+    stage.checker.peers_known("eth1", [heard])
+    scoped = [ip_address("fe80::12%eth0"), configured, ip_address("fe80::12%eth1")]
+    assert stage.followed == (address(21), address(22), *scoped)
+    stage.checker.on_neighbour(scoped[2], hop(12), "")
+    stage.go()
+    assert stage.table.services[0].peer == hop(12)
+
+
+def behind_a_gateway(stage: Stage, *hosts: int) -> None:
+    for host in hosts:
+        stage.checker.on_neighbour(address(host), hop(1), "", address(1))
+    stage.go(5)
+
+
+def test_behind_a_gateway_is_no_server_for_dr_and_that_is_said_once() -> None:
+    stage = running()
+    behind_a_gateway(stage, 21)
+    assert stage.serving() == {"192.168.10.22:80": 2}
+    reason = (
+        "192.168.10.21 is behind the gateway 192.168.10.1: DR needs the real server on the link; "
+        "`lvs_method TUN` or NAT reaches it"
+    )
+    assert stage.checker.status(0)[0][0].real_servers[0].reason == reason
+    warnings = [fields for level, event, fields in stage.logs if event == "neighbour_unreachable"]
+    assert warnings == [{"address": address(21), "reason": reason}]
+    behind_a_gateway(stage, 22)
+    assert [(each.up, each.reason) for each in stage.facts if isinstance(each, QuorumChanged)][-1][0] is False
+    stage.resolve(21, 22)
+    stage.go()
+    assert stage.serving() == BOTH
+
+
+@pytest.mark.parametrize("method", [ForwardingMethod.TUN, ForwardingMethod.NAT])
+def test_behind_a_gateway_tun_and_nat_serve_and_a_reload_to_them_helps(method: ForwardingMethod) -> None:
+    stage = running()
+    behind_a_gateway(stage, 21, 22)
+    assert stage.serving() == {}
+    stage.configure(virtual_server(server(21, method=method), server(22, weight=2, method=method)))
+    stage.go()
+    assert stage.serving() == BOTH
+    assert [each.method for each in stage.table.services[0].servers] == [method, method]
+    assert [each.up for each in stage.facts if isinstance(each, QuorumChanged)][1:] == [False, True]
+    assert [each.method for each in stage.checker.status(0)[0][0].real_servers] == [method.value] * 2
+
+
+def test_a_server_that_is_this_host_serves() -> None:
+    stage = running()
+    stage.checker.on_neighbour(address(21), HERE, "")
+    stage.go()
+    assert stage.table.services[0].servers[0].next_hop == HERE
+    assert stage.serving() == BOTH
+
+
+def test_all_that_is_configured_of_a_service_is_wanted() -> None:
+    tunnel = server(
+        21, method=ForwardingMethod.TUN, tunnel=TunnelKind.GUE, tunnel_port=6080, tunnel_checksum=True,
+        upper_threshold=9, lower_threshold=5,
+    )  # fmt: skip
+    stage = running(
+        virtual_server(
+            tunnel, more_endpoints=(OTHER_VIP,), persistence_s=30, persistence_granularity=24, mh_port=True,
+            scheduler=Scheduler.SH,
+        )
+    )  # fmt: skip
+    (service,) = stage.table.services
+    assert (service.name, service.endpoints) == (str(VIP), (VIP, OTHER_VIP))
+    assert (service.persistence_s, service.persistence_mask, service.persistence_prefix) == (30, 24, 128)
+    assert (service.scheduler, service.hash_port, service.one_packet) == (Scheduler.SH, True, False)
+    (wanted,) = service.servers
+    assert (wanted.method, wanted.tunnel, wanted.tunnel_port) == (ForwardingMethod.TUN, TunnelKind.GUE, 6080)
+    assert (wanted.tunnel_checksum, wanted.upper_threshold, wanted.lower_threshold) == (True, 9, 5)
 
 
 def test_what_is_said_of_an_address_that_is_not_followed_is_ignored() -> None:
@@ -348,6 +465,16 @@ def test_a_change_is_tried_at_once_even_while_waiting_to_try_again() -> None:
     assert stage.forwarder.attempts == [stage.now_us]
 
 
+def test_below_a_vlan_it_is_the_interface_below_that_is_looked_at() -> None:
+    stage = Stage(forwarder=Below)
+    vlan = replace(INSTANCE, interface="eth0.100")
+    stage.checker.configure(NodeConfig(node="lb1", instances=(vlan,), virtual_servers=(PAIR,)), "/bpf/program")
+    stage.resolve(21, 22)
+    stage.go(60)
+    assert stage.forwarder.attached == [("/bpf/program", ("eth0.100",), "auto")]
+    assert [event for _, event, _ in stage.logs if event == "program_missing"] == []
+
+
 def test_an_interface_that_was_made_anew_gets_the_program_again() -> None:
     stage = running()
     stage.go(60)
@@ -394,6 +521,23 @@ def test_after_a_refused_attachment_the_tables_come_first_again() -> None:
     assert stage.answers[1:] == [("SwapProgram", "the program reads other tables (free memory)")]
 
 
+def test_a_change_of_a_stateless_service_is_ended_by_looking_once_a_second() -> None:
+    stage = running()
+    before = len(stage.forwarder.settled)
+    stage.go(10)
+    assert 9 <= len(stage.forwarder.settled) - before <= 11
+    assert stage.forwarder.settled[-1] == (stage.now_us // seconds(1), 900)
+
+
+def test_a_program_that_a_reload_needs_takes_over_before_the_tables_that_need_it() -> None:
+    stage = running()
+    config = NodeConfig(node="one", instances=(INSTANCE,), virtual_servers=(replace(PAIR, scheduler=Scheduler.MH),))
+    stage.checker.configure(config, "/bpf/other")
+    stage.go(0.1)
+    assert [each for each in stage.calls if each in ("apply", "attach")] == ["attach", "apply"]
+    assert stage.forwarder.attached[-1][0] == "/bpf/other"
+
+
 def test_a_swap_attaches_also_the_same_path_again() -> None:
     stage = running()
     for program in ("/bpf/next", "/bpf/next"):
@@ -413,8 +557,9 @@ def test_the_status_says_all_that_is_shown() -> None:
     stage = running(virtual_server(server(21), server(22, weight=0), sorry_server=server(23, checks=())))
     stage.forwarder.readings = Counters(
         verdicts={"forwarded": 7},
-        services={VIP: Tally(packets=7, bytes=700, flows=2)},
-        servers={(VIP, "192.168.10.21:80"): Tally(packets=6, bytes=600, flows=1)},
+        services={str(VIP): Tally(packets=7, bytes=700, flows=2)},
+        servers={(str(VIP), "192.168.10.21:80"): Tally(packets=6, bytes=600, flows=1)},
+        loads={(str(VIP), "192.168.10.21:80"): Load(active=3, inactive=2, overloaded=True)},
     )
     stage.sick[check(21)] = BAD
     stage.go(20)
@@ -425,6 +570,7 @@ def test_the_status_says_all_that_is_shown() -> None:
     dead, drained, sorry = virtual.real_servers
     assert (dead.up, dead.in_pool, dead.weight, dead.packets, dead.flows) == (False, False, 1, 6, 1)
     assert dead.reason == "TCP_CHECK: connection refused"
+    assert (dead.active, dead.inactive, dead.overloaded, drained.active) == (3, 2, True, None)
     assert dead.since_at == epoch - (stage.now_us - stage.changes()[0].at_us) / 1e6
     assert dead.checked_at is not None
     assert dead.since_at <= dead.checked_at <= epoch

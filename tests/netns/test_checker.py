@@ -33,6 +33,7 @@ from haxlb.daemon.messages import (
     SwapProgram,
 )
 from haxlb.forwarding import layout
+from haxlb.forwarding.features import Features
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
@@ -56,6 +57,11 @@ from haxlb.model.status import RealServerStatus, VirtualServerStatus
 from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually
 
 pytestmark = [pytest.mark.netns, pytest.mark.bpf]
+
+NEEDED = Features(
+    list=False, thresholds=False, persistence=False, one_packet=False, any_port=False,
+    ipv6=False, tunnel=False, nat=False, jumbo=False,
+)  # fmt: skip
 
 VIP = IPv4Address("10.76.0.100")
 FIRST, SECOND, SORRY = (IPv4Address(f"10.76.0.{host}") for host in (21, 22, 29))
@@ -147,7 +153,7 @@ class Stage:
         for name, address in (("s1", FIRST), ("s2", SECOND), ("s3", SORRY)):
             lab.real_server(name, f"{address}/24", str(VIP))
             self.start_web(address)
-        self.program = asyncio.run(compile_forwarder(directory))
+        self.program = asyncio.run(compile_forwarder(directory, features=NEEDED))
 
     def host(self, address: IPv4Address) -> Host:
         return next(each for each in self.lab.hosts.values() if each.address and each.address.ip == address)
@@ -358,7 +364,7 @@ def test_a_program_on_tables_of_its_own_is_attached_only_when_they_are_full(stag
         for pin in stage.directory.iterdir():
             if not pin.is_dir():
                 pin.unlink()
-        program = stage.program = asyncio.run(compile_forwarder(stage.directory))
+        program = stage.program = asyncio.run(compile_forwarder(stage.directory, features=NEEDED))
         # The program that is attached goes on meanwhile, on the tables that it has.
         assert "reads other tables than this process writes" in checker.order(SwapProgram(program=program))
         while checker.ask().data_plane.problem:
@@ -419,18 +425,22 @@ def unreachable(checker: CheckerHandle) -> list[str]:
 def test_what_cannot_be_reached_is_said_and_a_missing_data_plane_is_a_problem(stage: Stage, tmp_path: Path) -> None:
     own = RealServer(address=IPv4Address("10.76.0.11"), port=80)
     absent = RealServer(address=IPv4Address("10.76.0.99"), port=80)
-    servers = (*stage.config().virtual_servers[0].real_servers, own, absent)
+    far = RealServer(address=IPv4Address("10.88.0.5"), port=80)
+    servers = (*stage.config().virtual_servers[0].real_servers, own, absent, far)
+    stage.director.run("ip", "route", "replace", "10.88.0.0/24", "via", str(FIRST))
     with CheckerHandle(stage.director) as checker:
         assert checker.order(stage.orders(stage.config(real_servers=servers))) == ""
         checker.send(PeersKnown(interface="eth0", peers=(IPv4Address("10.76.0.12"),)))
         eventually(lambda: checker.server(absent.address).reason.startswith("no ARP"), "no ARP answer")
         assert checker.server(absent.address).reason == "no ARP answer from 10.76.0.99 on eth0"
         assert checker.server(absent.address).mac is None
-        assert "is an address of this host" in checker.server(own.address).reason
-        assert checker.in_pool() == {FIRST, SECOND}
+        behind = f"10.88.0.5 is behind the gateway {FIRST}: DR needs the real server on the link; "
+        assert checker.server(far.address).reason == f"{behind}`lvs_method TUN` or NAT reaches it"
+        assert checker.in_pool() == {FIRST, SECOND, own.address}, "this host may be one of the servers"
         # The peer, too, and each of them once.
         eventually(lambda: len(unreachable(checker)) == 3, "three lines")
-        assert sorted(unreachable(checker)) == ["10.76.0.11", "10.76.0.12", "10.76.0.99"]
+        assert sorted(unreachable(checker)) == ["10.76.0.12", "10.76.0.99", "10.88.0.5"]
+        assert checker.order(stage.orders(stage.config())) == ""
     with CheckerHandle(stage.director) as checker:
         orders = ConfigureChecker(config=stage.config(), bpf_directory=str(tmp_path / layout.ABI), program="")
         assert "the forwarder's maps are not there" in checker.order(orders)

@@ -141,7 +141,12 @@ def test_whether_a_host_is_up_is_seen_by_arp_and_soon(lab):
     lab.hosts["d2"].plug()
     eventually(lambda: is_up("10.7.0.2"), "it answers again")
     assert not is_up("10.7.0.250")
-    assert not is_up("fe80::2")
+
+
+def test_whether_a_host_is_up_is_seen_by_neighbour_discovery_too(lab, six):
+    with inside(lab.hosts["d1"].namespace):
+        assert asyncio.run(PeerProbe().is_up("eth0", ip_address(six["d2"])))
+        assert not asyncio.run(PeerProbe().is_up("eth0", ip_address("fe80::99")))
 
 
 @pytest.fixture

@@ -1,0 +1,108 @@
+"""`haxlb weight`, `haxlb drain`, `haxlb enable`: other weights on a running daemon, without touching the file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from haxlb.cli.client import ask_or_raise
+from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.show import fetch
+from haxlb.daemon.control import SetWeight
+from haxlb.daemon.live_weights import MOST, find_status
+from haxlb.model.errors import HaxlbError
+from haxlb.model.status import NodeStatus, RealServerStatus
+
+_LOOK_EVERY_S: Final = 1.0
+
+
+@click.command(short_help="Give a real server another weight, until it is ended or haxlb restarts.")
+@click.argument("virtual_server", metavar="VS")
+@click.argument("real_server", metavar="RS")
+@click.argument("number", metavar="N", type=click.IntRange(0, MOST))
+@runtime_dir_option()
+def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path) -> None:
+    """Give the real server RS of the virtual server VS the weight N, as if the file said so.
+
+    VS and RS are named as `haxlb show` does: `haxlb weight 10.0.0.1:80 192.168.1.11:80 5`. A reload of the file keeps
+    the weight; `haxlb enable` ends it, and so does a restart of haxlb.
+
+    Exit codes: 0 in force; 1 no such server, or not in force; 69 no daemon answers; 77 not permitted.
+    """
+    _set(runtime_dir, virtual_server, real_server, number)
+
+
+@click.command(short_help="Give a real server no new connections; those that it has stay.")
+@click.argument("virtual_server", metavar="VS")
+@click.argument("real_server", metavar="RS")
+@click.option("--wait", is_flag=True, help="Return when it has no connections any more.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait at most.",
+)
+@runtime_dir_option()
+def drain(virtual_server: str, real_server: str, runtime_dir: Path, *, wait: bool, timeout: float) -> None:
+    """Set the weight of the real server RS of the virtual server VS to 0: it gets no new connections.
+
+    What it has goes on, and so do clients that a persistent virtual server keeps there. `haxlb enable` ends it.
+
+    Exit codes: 0 in force (--wait: and drained); 1 no such server, not in force, or connections are left at the
+    timeout; 69 no daemon answers; 77 not permitted.
+    """
+    _set(runtime_dir, virtual_server, real_server, 0)
+    if wait:
+        _wait(runtime_dir, virtual_server, real_server, timeout)
+
+
+@click.command(short_help="Give a real server its configured weight again.")
+@click.argument("virtual_server", metavar="VS")
+@click.argument("real_server", metavar="RS")
+@runtime_dir_option()
+def enable(virtual_server: str, real_server: str, runtime_dir: Path) -> None:
+    """End what `haxlb weight` or `haxlb drain` has set: the weight of the real server RS is that of the file again.
+
+    Exit codes: 0 in force; 1 no such server, or not in force; 69 no daemon answers; 77 not permitted.
+    """
+    _set(runtime_dir, virtual_server, real_server, None)
+
+
+def _set(runtime_dir: Path, virtual_server: str, real_server: str, number: int | None) -> None:
+    request = SetWeight(virtual_server=virtual_server, real_server=real_server, weight=number)
+    click.echo(ask_or_raise(runtime_dir, request).message)
+
+
+def _wait(runtime_dir: Path, virtual_server: str, real_server: str, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while True:
+        server = _server(fetch(runtime_dir), virtual_server, real_server)
+        if server.active is None or server.inactive is None:
+            raise HaxlbError(
+                f"nobody knows whether {server.key} has connections: its virtual server keeps no record of them",
+                remedy="it is drained all the same: see its packets in `haxlb show --rate`",
+            )
+        left = server.active + server.inactive
+        if not left:
+            click.echo(f"{server.key} has no connections any more")
+            return
+        if time.monotonic() >= deadline:
+            raise HaxlbError(
+                f"{server.key} still has {server.active} active and {server.inactive} inactive connections",
+                remedy="it stays drained: wait longer, or see `haxlb show -c --server`",
+            )
+        time.sleep(min(_LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
+
+
+def _server(status: NodeStatus, virtual_server: str, real_server: str) -> RealServerStatus:
+    found = find_status(status.virtual_servers, virtual_server, real_server)
+    if found is None:
+        raise HaxlbError(
+            f"{virtual_server} has no real server {real_server} any more", remedy="the configuration has changed"
+        )
+    return found

@@ -1,0 +1,91 @@
+"""`haxlb show -c`: the connections on record, straight from the flow tables of the data plane."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import click
+
+from haxlb.forwarding.connection_filter import Asked, Unknown, stateless, wanted
+from haxlb.forwarding.connections import Form, Listing, header
+from haxlb.linux.connections import ConnectionTables, text_of_ipv6
+from haxlb.model.errors import HaxlbError
+from keepalived_compat.nearest import did_you_mean
+
+SCHEMA: Final = "haxlb.connections/1"
+_SHOWN: Final = 5
+"""Names in a note or a hint, before `…`."""
+
+
+def show_connections(runtime_dir: Path, asked: Asked, *, count: int | None, form: Form, whole: bool) -> None:
+    """Print them; `whole`: JSON as one object, not as a line for each. Raises HaxlbError."""
+    with ConnectionTables(runtime_dir) as tables:
+        book = tables.book()
+        try:
+            chosen = wanted(asked, book, tables.identities())
+        except Unknown as problem:
+            raise HaxlbError(str(problem), remedy=_remedy(problem)) from problem
+        except ValueError as problem:
+            raise HaxlbError(f"--client {asked.client}: {problem}", remedy="name an address or a network") from problem
+        listing = Listing(book, chosen, form, text_of_ipv6)
+        pieces = _counted(_pieces(tables, listing), count)
+        try:
+            _print(pieces, sys.stdout.buffer, form, whole=whole)
+        except BrokenPipeError:
+            # Whoever reads has enough: `haxlb show -c | head`. The interpreter would complain of it at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return
+    silent = stateless(book, chosen)
+    if silent:
+        click.echo(
+            f"haxlb: {_listed(silent)}: no flows are on record, the hash of a packet says which server it goes to",
+            err=True,
+        )
+
+
+def _pieces(tables: ConnectionTables, listing: Listing) -> Iterator[list[str]]:
+    for chunk in tables.chunks():
+        yield listing.wide_lines(chunk.buckets) if chunk.wide else listing.lines(chunk.buckets)
+
+
+def _counted(pieces: Iterator[list[str]], count: int | None) -> Iterator[list[str]]:
+    for lines in pieces:
+        if count is None:
+            yield lines
+            continue
+        yield lines[:count]
+        count -= len(lines)
+        if count <= 0:
+            return
+
+
+def _print(pieces: Iterator[list[str]], stream: BinaryIO, form: Form, *, whole: bool) -> None:
+    if form is Form.TABLE:
+        stream.write(("\n".join(header()) + "\n").encode())
+    elif whole:
+        stream.write(f'{{"schema":"{SCHEMA}","connections":['.encode())
+    between, end = (",\n", "\n]}\n") if whole and form is Form.JSON else ("\n", "")
+    first = True
+    for lines in pieces:
+        if not lines:
+            continue
+        if end:
+            stream.write((("\n" if first else between) + between.join(lines)).encode())
+        else:
+            stream.write((between.join(lines) + "\n").encode())
+        first = False
+    stream.write(end.encode())
+    stream.flush()
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _remedy(problem: Unknown) -> str:
+    hint = did_you_mean(problem.word, problem.known)
+    return hint or (f"there are: {_listed(problem.known)}" if problem.known else "there are none")

@@ -1,0 +1,41 @@
+"""The program against the oracle: whatever comes, in any order, whatever is configured meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from haxlb.forwarding.layout import INDEX, pack_virtual_mac
+from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux.specimen import LOOPBACK
+from tests.bpf.books import expect_books
+from tests.bpf.plane import Plane
+from tests.bpf.sentences import PAUSES, VIRTUAL_MAC, changed, changes, frames, tables
+
+pytestmark = pytest.mark.bpf
+
+WORDS = st.one_of(frames(), frames(), frames(), frames(), frames(), frames(), tables(), changes(), PAUSES)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(tables(), st.lists(WORDS, min_size=10, max_size=80))
+def test_any_sentence(plane: Plane, beginning: WantedTable, sentence: list[object]) -> None:
+    plane.reset()
+    plane.maps.write("virtual_macs", pack_virtual_mac(LOOPBACK, VIRTUAL_MAC), INDEX.pack(LOOPBACK))
+    plane.oracle.virtual_macs = {(LOOPBACK, bytes.fromhex(VIRTUAL_MAC.replace(":", "")))}
+    table = beginning
+    plane.apply(table)
+    for word in sentence:
+        match word:
+            case bytes():
+                plane.expect(word)
+            case WantedTable():
+                table = word
+                plane.apply(table)
+            case tuple():
+                table = changed(table, word)
+                plane.apply(table)
+            case float():
+                plane.age(word)
+    expect_books(plane)
