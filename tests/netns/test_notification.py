@@ -78,7 +78,8 @@ class Party:
         self.directory = directory / name
         self.director = Director(host, self.directory, configuration(name, priority, self.directory))
         self._script("hang", "trap '' TERM\necho $$ > hang.pid\nexec sleep 600")
-        self._script("script", 'for word in "$@"; do printf "<%s>" "$word"; done >> out\necho " $PWD" >> out')
+        # A line is one write: who reads amid two sees half of it.
+        self._script("script", 'words=$(printf "<%s>" "$@")\necho "$words $PWD" >> out')
         self._script("reader", 'while read -r line; do echo "$line" >> "$1"; done < "$2"')
         self._script("startup", "ip -br address show dev eth0 > startup.out")
         self._script("shutdown", "ip -br address show dev eth0 > shutdown.out")
