@@ -12,7 +12,7 @@
 
 #include <linux/types.h>
 
-#define ABI_VERSION 2
+#define ABI_VERSION 3
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "keys and values of flows are composed for little-endian machines"
@@ -177,6 +177,7 @@ struct load {
 #define FLOW_UDP_NEW 5	   /* one packet seen */
 #define FLOW_UDP 6
 #define FLOW_TEMPLATE 7	   /* no flow: the server that a persistent service keeps for a client */
+#define FLOW_STATES 7	   /* the bits of these */
 
 /* key: source address, source port (both as on the wire), frontend index; 0 = empty */
 #define FLOW_KEY(address, port, frontend) ((__u64)(frontend) << 48 | (__u64)(port) << 32 | (__u32)(address))
@@ -188,15 +189,17 @@ struct load {
 	((__u64)(__u32)(stamp) << 32 | (__u32)(state) << 24 | (__u32)(incarnation) << 16 | (__u16)(backend))
 #define FLOW_BACKEND(value) ((__u16)(value))
 #define FLOW_INCARNATION(value) ((__u8)((value) >> 16))
-#define FLOW_STATE(value) ((__u8)((value) >> 24))
+#define FLOW_STATE(value) ((__u8)((value) >> 24) & FLOW_STATES)
 #define FLOW_STAMP(value) ((__u32)((value) >> 32))
+/* A bit of the first way's value, also of an empty one: some flows of this bucket have found no room and are in the overflow. */
+#define FLOW_SPILLED (1ull << 31)
 
 struct flow {
 	__u64 key;
 	__u64 value;
 };
 
-/* Value of `flows` and `half_open`: one cache line. */
+/* Value of `flows` and `overflow`: one cache line. */
 struct bucket {
 	struct flow ways[FLOW_WAYS];
 };
@@ -207,13 +210,22 @@ struct wide_flow {
 	__u64 rest[2];
 };
 
-/* Value of `wide_flows` and `wide_half_open`: two cache lines. */
+/* Value of `wide_flows` and `wide_overflow`: two cache lines. */
 struct wide_bucket {
 	struct wide_flow ways[FLOW_WAYS];
 };
 
 /* Value of `interfaces`, by interface index: what a frame must be addressed to. */
 struct own_mac {
+	__u8 mac[6];
+	__u16 zero;
+};
+
+#define NEAR_INTERFACES 64
+
+/* Value of `near_interfaces`, by the lower bits of the interface index: the same, found without a hash. */
+struct near_interface {
+	__u32 interface;
 	__u8 mac[6];
 	__u16 zero;
 };
@@ -355,7 +367,7 @@ struct scratch {
 	__u8 family;
 	__u8 standing;
 	__u8 recorded; /* RECORD_… */
-	__u8 way;      /* of its bucket */
+	__u8 way;      /* of its bucket, and WAY_OVERFLOWN */
 	struct frontend frontend;
 	__u32 hash; /* of the flow */
 	__u32 now;
@@ -379,9 +391,10 @@ struct scratch {
 };
 
 #define RECORD_NONE 0
-#define RECORD_FLOW 1
-#define RECORD_HALF_OPEN 2
-#define RECORD_CLAIMED 3 /* of `half_open`, and ours */
+#define RECORD_KNOWN 1
+#define RECORD_CLAIMED 2 /* and ours */
+
+#define WAY_OVERFLOWN FLOW_WAYS /* the bucket is one of the overflow */
 
 /* Why a packet went where it went; index into the one per-CPU value of `verdicts`. */
 enum reason {

@@ -430,6 +430,19 @@ static __always_inline __u32 pick_hash(struct service *service, const struct pac
 	return ring_hash(packet, flags, family);
 }
 
+/* The next turn of a sequence. A division by every packet would cost more than to begin anew now and then. */
+static __always_inline __u32 turn_of(__u64 *cursor, __u32 length)
+{
+	__u64 turn = __sync_fetch_and_add(cursor, 1), first;
+
+	if (turn < length)
+		return turn;
+	first = turn % length;
+	/* Where another CPU was faster, one of the next turns does it. */
+	__sync_val_compare_and_swap(cursor, turn + 1, first + 1);
+	return first;
+}
+
 /*
  * Choose a live server by the slots of the generation in force. `in_turn`: a sequence moves on; otherwise, and in a ring
  * always, the choice is a function of `hash`, the packet's. Returns 0 when there is no server.
@@ -437,7 +450,7 @@ static __always_inline __u32 pick_hash(struct service *service, const struct pac
 static __always_inline int pick(__u32 index, struct service *service, __u32 hash, int in_turn, struct choice *choice)
 {
 	struct generation *generation = current_of(service, READ_ONCE(service->select));
-	__u32 length = READ_ONCE(generation->length), first = READ_ONCE(generation->first), start, passed;
+	__u32 length = READ_ONCE(generation->length), first = READ_ONCE(generation->first), slot, passed;
 	struct scratch *scratch = element(MAP(scratchpad), 0);
 	__u16 flags = READ_ONCE(generation->flags);
 	volatile __u64 *found;
@@ -445,26 +458,29 @@ static __always_inline int pick(__u32 index, struct service *service, __u32 hash
 
 	if (!length || !scratch)
 		return 0;
+	/* By way of memory: the verifier would follow what comes after once for each turn and attempt. */
+	found = scratch->measure;
 	if (flags & GENERATION_SEQUENCE && in_turn) {
 		cursor = element(MAP(cursors), index);
 		if (!cursor)
 			return 0;
-		start = __sync_fetch_and_add(cursor, 1) % length;
+		found[0] = turn_of(cursor, length);
 	} else {
-		start = hash % length;
+		found[0] = hash % length;
 	}
-	/* By way of memory: the verifier would follow what comes after once for each attempt. */
-	found = scratch->measure;
+	slot = found[0];
 	found[0] = 0;
 #pragma clang loop unroll(disable)
 	for (__u32 attempt = 0; attempt < PICK_ATTEMPTS; attempt++) {
 		struct choice candidate = {};
 
-		if (look_up(first, (start + attempt) % length, index, &candidate) && !is_full(&candidate)) {
+		if (look_up(first, slot, index, &candidate) && !is_full(&candidate)) {
 			found[0] = candidate.index;
 			found[1] = attempt;
 			break;
 		}
+		found[2] = (slot + 1) % length;
+		slot = found[2];
 	}
 	choice->index = found[0];
 	if (!choice->index)

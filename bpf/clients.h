@@ -67,6 +67,7 @@ static __always_inline void remember_client(struct service *service, const struc
 	__u64 recorded = FLOW_VALUE(choice->index, IDENTITY_INCARNATION(choice->identity), FLOW_TEMPLATE, matter->now);
 	struct flow *template = NULL;
 	struct identity client;
+	__u64 claimed = 0;
 	void *bucket;
 
 	identify_client(&client, packet, service, matter);
@@ -79,13 +80,13 @@ static __always_inline void remember_client(struct service *service, const struc
 
 		/* Another service's flow cannot have this key, and a claim of another CPU is for the same client. */
 		if (FLOW_STATE(value) == FLOW_TEMPLATE) {
-			__sync_val_compare_and_swap(&template->value, value, recorded);
+			flow_change(template, value, recorded);
 			return;
 		}
 	}
-	template = flow_claim(bucket, &client, matter->now, matter->wide);
+	template = flow_claim(bucket, &client, matter->now, matter->wide, &claimed);
 	if (template)
-		__sync_val_compare_and_swap(&template->value, FLOW_VALUE(0, 0, FLOW_CLAIMED, matter->now), recorded);
+		flow_change(template, claimed, recorded);
 }
 
 /* A flow of a persistent service that goes on keeps its client's server, too. */

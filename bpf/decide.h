@@ -5,7 +5,10 @@
 
 #include "clients.h"
 
-/* What the part before has told this one; returns 0 where the packet cannot be read again. */
+/*
+ * What the part before has told this one; returns 0 where the packet cannot be read again. Nothing of `packet` need be set before:
+ * the compiler would clear it all on each way out of reading it.
+ */
 static __always_inline int resume(struct xdp_md *context, const struct scratch *scratch, struct matter *matter,
 				  struct packet *packet)
 {
@@ -21,12 +24,76 @@ static __always_inline int resume(struct xdp_md *context, const struct scratch *
 	else
 #endif
 		reason = parse4(context, matter->offset, packet);
-	if (matter->wide && matter->family == FAMILY_IPV4)
+	if (reason != REASON_FORWARDED)
+		return 0;
+	if (matter->wide && matter->family == FAMILY_IPV4) {
+		packet->address[0] = 0;
 		packet->address[1] = (__u64)packet->source << 32;
+	}
 	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
 		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
-	return reason == REASON_FORWARDED;
+	return 1;
 }
+
+static __always_inline void *bucket_of(__u32 hash, int overflown, int wide)
+{
+	return overflown ? overflow_bucket(hash, wide) : flow_bucket(hash, wide);
+}
+
+/* A place for a flow of which there is no record. */
+static __always_inline void claim(const struct matter *matter, struct record *record)
+{
+	void *home = flow_bucket(matter->identity.hash, matter->wide);
+
+	if (!home)
+		return;
+	record->overflown = 0;
+	record->flow = flow_claim(home, &matter->identity, matter->now, matter->wide, &record->value);
+	if (record->flow)
+		return;
+	record->overflown = 1;
+	record->flow = flow_overflow(home, &matter->identity, matter->now, matter->wide, &record->value);
+}
+
+/* Its server is known: so that the next packet finds it. */
+static __always_inline void write_down(struct flow *flow, __u64 value, const struct packet *packet, struct choice *choice, __u32 now)
+{
+	__u64 recorded = FLOW_VALUE(choice->index, IDENTITY_INCARNATION(choice->identity), state_of_first(packet), now);
+
+	if (!flow_change(flow, value, recorded))
+		return;
+	/* As when a connection is bound: the mark of a full server follows each change of its flows. */
+	is_full(choice);
+	account(value, -1);
+	account(recorded, 1);
+	is_full(choice);
+}
+
+#if !WITH_THRESHOLDS
+/*
+ * What most flows begin with: nothing of it is on record, and a ring or a turn says who gets it. Another part of the program
+ * would read all of the packet once more. With thresholds it would be too much for the verifier.
+ */
+#define AT_ONCE 1
+
+static __always_inline int begin(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
+				 const struct record *record, struct service *service, enum reason reason)
+{
+	struct choice choice = {};
+
+	if (!pick(matter->frontend.service, service, pick_hash(service, packet, matter->family), reason == REASON_NEW_FLOW,
+		  &choice)) {
+		if (record->flow)
+			flow_release(record->flow);
+		return drop(REASON_NO_SERVER);
+	}
+	if (record->flow)
+		write_down(record->flow, record->value, packet, &choice, matter->now);
+	return hand_over(context, packet, matter, &choice, reason, record->flow != NULL);
+}
+#else
+#define AT_ONCE 0
+#endif
 
 /*
  * No live server is on record for this packet. Who knows, and if nobody does: is there room to write down who gets it? A
@@ -38,9 +105,8 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 	struct matter matter = {.family = family, .wide = wide};
 	int known = 0, stateless;
 	struct record record = {};
-	struct packet packet = {};
 	struct service *service;
-	void *bucket = NULL;
+	struct packet packet;
 	enum reason reason;
 
 	if (!scratch || !resume(context, scratch, &matter, &packet))
@@ -95,22 +161,23 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 		reason = REASON_NEW_FLOW;
 	} else if (record.flow) {
 		forget_reply(record.flow, record.value, wide);
-		scratch->recorded = record.settled ? RECORD_FLOW : RECORD_HALF_OPEN;
-		bucket = record.settled ? flow_bucket(matter.identity.hash, wide) : half_open_bucket(matter.identity.hash, wide);
+		scratch->recorded = RECORD_KNOWN;
 #if WITH_STATELESS
 	} else if (stateless && !scratch->backend && says_the_ring(matter.frontend.service, service, &packet, family)) {
 		/* A record would say the same, and slots would stay exceptions for as long as there are records. */
 		reason = REASON_HASHED;
 #endif
 	} else {
-		bucket = half_open_bucket(matter.identity.hash, wide);
-		if (bucket)
-			record.flow = flow_claim(bucket, &matter.identity, matter.now, wide);
-		record.value = FLOW_VALUE(0, 0, FLOW_CLAIMED, matter.now);
+		claim(&matter, &record);
 		if (record.flow)
 			scratch->recorded = RECORD_CLAIMED;
 		else
 			reason = REASON_TABLE_FULL;
+#if AT_ONCE
+		if (!wide && !stateless && !scratch->backend && !service->scheduler &&
+		    !(matter.frontend.flags & FRONTEND_PERSISTENT))
+			return begin(context, &packet, &matter, &record, service, reason);
+#endif
 	}
 #if WITH_STATELESS
 	/* It must go where its next packet, unknown again, will go. */
@@ -119,8 +186,11 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 		scratch->identity = former.identity;
 	}
 #endif
-	if (record.flow && bucket)
-		scratch->way = number_of(bucket, record.flow, wide);
+	if (record.flow) {
+		void *bucket = bucket_of(matter.identity.hash, record.overflown, wide);
+
+		scratch->way = (bucket ? number_of(bucket, record.flow, wide) : 0) | (record.overflown ? WAY_OVERFLOWN : 0);
+	}
 	scratch->value = record.value;
 	scratch->reason = reason;
 	scratch->hash = matter.identity.hash;
@@ -197,7 +267,7 @@ static __always_inline struct flow *place_of(const struct scratch *scratch, __u3
 
 	if (!scratch->recorded)
 		return NULL;
-	bucket = scratch->recorded == RECORD_FLOW ? flow_bucket(hash, wide) : half_open_bucket(hash, wide);
+	bucket = bucket_of(hash, scratch->way & WAY_OVERFLOWN, wide);
 	return bucket ? numbered(bucket, scratch->way, wide) : NULL;
 }
 
@@ -207,7 +277,7 @@ static __always_inline int place(struct xdp_md *context, int family, int wide)
 	struct scratch *scratch = element(MAP(scratchpad), 0);
 	struct matter matter = {.family = family, .wide = wide};
 	struct choice choice = {};
-	struct packet packet = {};
+	struct packet packet;
 	struct flow *flow;
 	__u32 reason;
 
@@ -225,18 +295,8 @@ static __always_inline int place(struct xdp_md *context, int family, int wide)
 	choice.backend = element(MAP(backends), choice.index);
 	if (!choice.backend || reason >= REASON_COUNT || !resume(context, scratch, &matter, &packet))
 		return pass(REASON_NO_SERVICE);
-	if (flow) {
-		__u64 recorded = FLOW_VALUE(choice.index, IDENTITY_INCARNATION(choice.identity), state_of_first(&packet),
-					    matter.now);
-
-		if (__sync_val_compare_and_swap(&flow->value, scratch->value, recorded) == scratch->value) {
-			/* As when a connection is bound: the mark of a full server follows each change of its flows. */
-			is_full(&choice);
-			account(scratch->value, -1);
-			account(recorded, 1);
-			is_full(&choice);
-		}
-	}
+	if (flow)
+		write_down(flow, scratch->value, &packet, &choice, matter.now);
 #if WITH_PERSISTENCE
 	if (matter.frontend.flags & FRONTEND_PERSISTENT && (reason == REASON_NEW_FLOW || reason == REASON_MOVED_FLOW)) {
 		struct service *service = element(MAP(services), matter.frontend.service);

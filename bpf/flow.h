@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The flow tables: buckets of four flows, shared by all CPUs because nothing keeps the packets of a flow on one of them
- * (veth, RPS). There is one for flows, and one for those of which a single packet was seen: a flood fills that one only.
- * Of both there is a wide form for IPv6 and for endpoints of all ports.
+ * (veth, RPS). A flow is in the bucket of its hash; where nothing in there makes room, in a smaller table, the overflow, and
+ * the bucket says that it must be looked for there. What has sent one packet makes room when a handshake has ended, what
+ * is established never: a flood of SYNs evicts SYNs. Of both tables there is a wide form for IPv6 and for endpoints of
+ * all ports.
  *
  * There is no lock. A value changes by compare-and-swap only; a new key is written between a claim and the final
  * value, so that no packet takes the server of one flow for another's. docs/adr/0004-one-flow-table.md
@@ -16,7 +18,9 @@
 
 #define SECONDS(n) ((__u32)(n) * TICKS_PER_SECOND)
 #define CLOSING_SURE 2 /* seconds for which a closing flow without a packet is not in doubt */
-#define NEW_SURE 3     /* seconds for which a flow of one packet keeps its place: a handshake has ended by then */
+#define NEW_KEPT 3     /* seconds for which a flow of one packet keeps its place: a handshake has ended by then */
+#define CLOSING_KEPT 5 /* the same of a closing one: its last packets are over by then, but for one closed on one side only */
+#define LESSER(a, b) ((a) < (b) ? (a) : (b))
 #define READ_ONCE(place) (*(volatile __typeof__(place) *)&(place))
 #define WRITE_ONCE(place, content) (*(volatile __typeof__(place) *)&(place) = (content))
 
@@ -86,11 +90,11 @@ static __always_inline void *flow_bucket(__u32 hash, int wide)
 	return element(MAP(flows), hash & (FLOW_BUCKETS - 1));
 }
 
-static __always_inline void *half_open_bucket(__u32 hash, int wide)
+static __always_inline void *overflow_bucket(__u32 hash, int wide)
 {
 	if (wide)
-		return element(MAP(wide_half_open), hash & (WIDE_HALF_OPEN_BUCKETS - 1));
-	return element(MAP(half_open), hash & (HALF_OPEN_BUCKETS - 1));
+		return element(MAP(wide_overflow), hash & (WIDE_OVERFLOW_BUCKETS - 1));
+	return element(MAP(overflow), hash & (OVERFLOW_BUCKETS - 1));
 }
 
 static __always_inline struct flow *way_of(void *bucket, int way, int wide)
@@ -177,11 +181,11 @@ static __always_inline __u32 lifetime(__u8 state)
 				LIFETIME_UDP, LIFETIME_TEMPLATE));
 }
 
-/* Ticks without a packet after which it makes room: a flow of one packet when a handshake has ended, a closing one at once. */
-static __always_inline __u32 makes_room_after(__u8 state)
+/* Seconds without a packet after which it makes room. */
+static __always_inline __u64 makes_room_after(__u8 state)
 {
-	return SECONDS(BY_STATE(state, LIFETIME_CLAIMED, NEW_SURE, LIFETIME_TCP_ESTABLISHED, 0, NEW_SURE, LIFETIME_UDP,
-				LIFETIME_TEMPLATE));
+	return BY_STATE(state, LIFETIME_CLAIMED, LESSER(NEW_KEPT, LIFETIME_NEW), LIFETIME_TCP_ESTABLISHED,
+			LESSER(CLOSING_KEPT, LIFETIME_CLOSING), LESSER(NEW_KEPT, LIFETIME_UDP), LIFETIME_UDP, LIFETIME_TEMPLATE);
 }
 
 /* Ticks without a packet. Another CPU may have read the clock after us and stamped the flow before we look: that is 0. */
@@ -288,13 +292,27 @@ static __always_inline void account_change(__u64 from, __u64 to)
 }
 
 /*
+ * Change a value that nobody else may have changed; what is noted of its bucket stays. Returns 0 where somebody has.
+ */
+static __always_inline int flow_change(struct flow *flow, __u64 value, __u64 next)
+{
+	__u64 seen = __sync_val_compare_and_swap(&flow->value, value, next | (value & FLOW_SPILLED));
+
+	if (seen == value)
+		return 1;
+	if ((seen ^ value) & ~FLOW_SPILLED)
+		return 0;
+	return __sync_val_compare_and_swap(&flow->value, seen, next | (seen & FLOW_SPILLED)) == seen;
+}
+
+/*
  * Who loses the race leaves it: another packet has just done the same, or the way is no longer the flow's. The stamp alone is
  * written without a race, which would wait for a cache line that is not at hand: of a way that has become another flow's or
  * empty meanwhile it says nothing wrong.
  */
 static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 state, __u32 now)
 {
-	__u64 touched = FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now);
+	__u64 touched = FLOW_VALUE(FLOW_BACKEND(value), FLOW_INCARNATION(value), state, now) | (value & FLOW_SPILLED);
 
 	if (state == FLOW_STATE(value)) {
 		WRITE_ONCE(((__u32 *)&flow->value)[1], now);
@@ -306,45 +324,49 @@ static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 stat
 
 /*
  * How gladly a way makes room, 0 = not at all: one that has our key from a former flow (no second one of it may come beside
- * it), an empty one, then those whose end is due for longest. Without a branch, as above.
+ * it), an empty one, then those that could for longest. `now` has ones below the ticks. Without a branch, as above.
  */
-static __always_inline __u64 flow_score(__u64 value, __u64 key_difference, __u32 now)
+static __always_inline __u64 flow_score(__u64 value, __u64 key_difference, __u64 now)
 {
 	__u64 state = FLOW_STATE(value), opposite = -key_difference, empty, other, room;
-	__s64 age = age_of(value, now);
+	__s64 overdue;
 
 	OPAQUE(state);
 	OPAQUE(opposite);
+	/* Of a stamp that another CPU has written after we read the clock: less than nothing. */
+	overdue = ((__s64)(now - value) >> 32) - (__s64)(makes_room_after(state) * SECONDS(1));
 	empty = (state - 1) >> 63;
 	other = (key_difference | opposite) >> 63;
-	room = ~(__u64)((age - makes_room_after(state)) >> 63) | -empty;
+	room = ~(__u64)(overdue >> 63) | -empty;
 	OPAQUE(room);
-	return room & ((1ull << 33) + age - lifetime(state) + (empty << 40) + ((1 - other) << 41));
+	return room & ((1ull << 33) + overdue + (empty << 40) + ((1 - other) << 41));
 }
 
-/* Take a way for a new flow. NULL when none makes room, or another CPU was faster. */
-static __always_inline struct flow *flow_claim(void *bucket, const struct identity *identity, __u32 now, int wide)
+/* Take a way for a new flow; `claimed` is what its value is then. NULL when none makes room, or another CPU was faster. */
+static __always_inline struct flow *flow_claim(void *bucket, const struct identity *identity, __u32 now, int wide, __u64 *claimed)
 {
-	struct flow *best = NULL;
-	__u64 best_value = 0;
-	__u64 best_score = 0;
+	__u64 best_value = 0, best_score = 0, best_way = 0;
+	struct flow *best;
 
 #pragma unroll
 	for (int way = 0; way < FLOW_WAYS; way++) {
 		struct flow *flow = way_of(bucket, way, wide);
 		__u64 value = READ_ONCE(flow->value);
-		__u64 score = flow_score(value, difference_of(flow, identity, wide), now);
+		__u64 score = flow_score(value, difference_of(flow, identity, wide), (__u64)now << 32 | 0xffffffff);
+		__u64 better = (best_score - score) >> 63;
 
-		if (score > best_score) {
-			best = flow;
-			best_value = value;
-			best_score = score;
-		}
+		/* No processor foresees which it is. */
+		OPAQUE(better);
+		better = -better;
+		best_way ^= (best_way ^ way) & better;
+		best_value ^= (best_value ^ value) & better;
+		best_score ^= (best_score ^ score) & better;
 	}
-	if (!best)
+	if (!best_score)
 		return NULL;
-	best = some_way(bucket, best, wide);
-	if (__sync_val_compare_and_swap(&best->value, best_value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) != best_value)
+	best = numbered(bucket, best_way, wide);
+	*claimed = FLOW_VALUE(0, 0, FLOW_CLAIMED, now) | (best_value & FLOW_SPILLED);
+	if (__sync_val_compare_and_swap(&best->value, best_value, *claimed) != best_value)
 		return NULL;
 	account(best_value, -1);
 	forget_reply(best, best_value, wide);
@@ -356,44 +378,38 @@ static __always_inline struct flow *flow_claim(void *bucket, const struct identi
 	return best;
 }
 
-static __always_inline void flow_release(struct flow *flow)
+/* Is there a flow of one packet in it? */
+static __always_inline int has_new(void *bucket, int wide)
 {
-	WRITE_ONCE(flow->key, 0);
-	WRITE_ONCE(flow->value, 0);
+	__u64 found = 0;
+
+#pragma unroll
+	for (int way = 0; way < FLOW_WAYS; way++)
+		found |= BY_STATE(FLOW_STATE(READ_ONCE(way_of(bucket, way, wide)->value)), 1, 1, 0, 0, 1, 0, 0);
+	OPAQUE(found);
+	return found;
 }
 
 /*
- * The second packet of a flow: out of the place of those that have sent one. Where there is no room for it, it stays, and
- * nothing takes its place there either. The new record is there before the old one goes, so that no packet meanwhile finds
- * neither.
+ * The same where its bucket makes no room. Not where it is flows of one packet that take it: a flood would fill the overflow, too.
+ * It is noted in the bucket when the key is written, before any packet can look for it.
  */
-static __always_inline void flow_settle(struct flow *half_open, __u64 value, __u64 settled,
-					const struct identity *identity, __u32 now, int wide)
+static __always_inline struct flow *flow_overflow(void *home, const struct identity *identity, __u32 now, int wide, __u64 *claimed)
 {
-	void *bucket = flow_bucket(identity->hash, wide);
-	struct flow *flow = bucket ? flow_claim(bucket, identity, now, wide) : NULL;
+	void *bucket = overflow_bucket(identity->hash, wide);
+	struct flow *flow = NULL;
 
-	if (!flow) {
-		if (__sync_val_compare_and_swap(&half_open->value, value, settled) == value)
-			account_change(value, settled);
-		return;
-	}
-	/* A CPU that was halted for a second here has lost its claim. */
-	if (__sync_val_compare_and_swap(&flow->value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now), settled) !=
-	    FLOW_VALUE(0, 0, FLOW_CLAIMED, now))
-		return;
-	if (__sync_val_compare_and_swap(&half_open->value, value, (__u64)0) == value) {
-		account_change(value, settled);
-		return;
-	}
-	/*
-	 * Another CPU has settled it: its record counts, and ours goes unless a packet has found it already. The key goes, too,
-	 * while nobody else can claim the way: it would hide that other record from those who look for it.
-	 */
-	if (__sync_val_compare_and_swap(&flow->value, settled, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) == settled)
-		flow_release(flow);
-	else
-		account(settled, 1);
+	if (bucket && !has_new(home, wide))
+		flow = flow_claim(bucket, identity, now, wide, claimed);
+	if (flow)
+		__sync_fetch_and_or(&way_of(home, 0, wide)->value, FLOW_SPILLED);
+	return flow;
+}
+
+static __always_inline void flow_release(struct flow *flow)
+{
+	WRITE_ONCE(flow->key, 0);
+	__sync_fetch_and_and(&flow->value, FLOW_SPILLED);
 }
 
 #endif

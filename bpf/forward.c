@@ -55,13 +55,6 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 	matter->now = jiffies();
 	identify(&matter->identity, packet, recorded_at(packet, &matter->frontend),
 		 matter->frontend.flags & FRONTEND_ANY_PORT, matter->wide);
-	/* The first packet of a flow needs this line as well: let the processor wait for both at once. */
-	if (!matter->wide && begins(packet)) {
-		struct flow *half_open = half_open_bucket(matter->identity.hash, matter->wide);
-
-		if (half_open)
-			READ_ONCE(half_open->key);
-	}
 	look_for(matter, &record, 0);
 	if (record.flow) {
 		choice.index = FLOW_BACKEND(record.value);
@@ -88,12 +81,7 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 					if (peer && !comes_from(packet, peer))
 						return to_peer(context, packet, matter, peer, bpf_htons(ETH_P_IN_DOUBT));
 				}
-				if (!record.settled && (state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP))
-					flow_settle(record.flow, record.value,
-						    FLOW_VALUE(choice.index, FLOW_INCARNATION(record.value), state, matter->now),
-						    &matter->identity, matter->now, matter->wide);
-				else
-					flow_touch(record.flow, record.value, state, matter->now);
+				flow_touch(record.flow, record.value, state, matter->now);
 #if WITH_PERSISTENCE
 				if (matter->frontend.flags & FRONTEND_PERSISTENT)
 					keep_template(packet, matter);

@@ -16,9 +16,9 @@
 
 #ifndef FLOW_BUCKETS
 #define FLOW_BUCKETS 65536
-#define HALF_OPEN_BUCKETS 8192
+#define OVERFLOW_BUCKETS 8192
 #define WIDE_FLOW_BUCKETS 16384
-#define WIDE_HALF_OPEN_BUCKETS 2048
+#define WIDE_OVERFLOW_BUCKETS 2048
 #define SERVICES 64
 #define FRONTENDS 256
 #define BACKENDS 4096
@@ -59,10 +59,11 @@ MAP_OF(exceptions, ARRAY, __u32, struct exceptions_element, (SERVICES + 1) * EXC
 MAP_OF(backends, ARRAY, __u32, struct backend, BACKENDS, 0);
 MAP_OF(loads, ARRAY, __u32, struct load, BACKENDS, BPF_F_MMAPABLE);
 MAP_OF(flows, ARRAY, __u32, struct bucket, FLOW_BUCKETS, BPF_F_MMAPABLE);
-MAP_OF(half_open, ARRAY, __u32, struct bucket, HALF_OPEN_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(overflow, ARRAY, __u32, struct bucket, OVERFLOW_BUCKETS, BPF_F_MMAPABLE);
 MAP_OF(wide_flows, ARRAY, __u32, struct wide_bucket, WIDE_FLOW_BUCKETS, BPF_F_MMAPABLE);
-MAP_OF(wide_half_open, ARRAY, __u32, struct wide_bucket, WIDE_HALF_OPEN_BUCKETS, BPF_F_MMAPABLE);
+MAP_OF(wide_overflow, ARRAY, __u32, struct wide_bucket, WIDE_OVERFLOW_BUCKETS, BPF_F_MMAPABLE);
 MAP_OF(interfaces, HASH, __u32, struct own_mac, 256, 0);
+MAP_OF(near_interfaces, ARRAY, __u32, struct near_interface, NEAR_INTERFACES, 0);
 MAP_OF(virtual_macs, HASH, struct virtual_mac, __u32, 1024, 0);
 MAP_OF(devices, DEVMAP_HASH, __u32, __u32, 256, 0);
 MAP_OF(fragments, LRU_HASH, struct datagram, struct fragment, 8192, 0);

@@ -28,7 +28,7 @@ struct matter {
 struct record {
 	struct flow *flow; /* NULL = there is none */
 	__u64 value;	   /* as it was read */
-	int settled;	   /* it is one of `flows` */
+	int overflown;	   /* it is one of the overflow */
 };
 
 static __always_inline struct frontend *frontend_at(const struct packet *packet, int family, __u16 port)
@@ -107,11 +107,12 @@ static __always_inline void look_for(const struct matter *matter, struct record 
 
 	record->flow = NULL;
 	record->value = 0;
-	record->settled = 1;
-	if (bucket && look_into(bucket, matter, record, merge))
+	record->overflown = 0;
+	if (!bucket || look_into(bucket, matter, record, merge) ||
+	    !(READ_ONCE(way_of(bucket, 0, matter->wide)->value) & FLOW_SPILLED))
 		return;
-	record->settled = 0;
-	bucket = half_open_bucket(matter->identity.hash, matter->wide);
+	record->overflown = 1;
+	bucket = overflow_bucket(matter->identity.hash, matter->wide);
 	if (bucket)
 		look_into(bucket, matter, record, merge);
 }

@@ -66,7 +66,6 @@ static __always_inline int find_flow(struct matter *matter, const struct answer 
 	const __u64 *address = (const __u64 *)answer->client;
 	struct packet client = {};
 	struct record record = {};
-	void *bucket;
 
 	client.source = *(__u32 *)address;
 	client.source_port = answer->client_port;
@@ -74,15 +73,7 @@ static __always_inline int find_flow(struct matter *matter, const struct answer 
 	client.address[0] = matter->family == FAMILY_IPV6 ? address[0] : 0;
 	client.address[1] = matter->family == FAMILY_IPV6 ? address[1] : (__u64)client.source << 32;
 	identify(&matter->identity, &client, reply->frontend, reply->flags & REPLY_ANY_PORT, matter->wide);
-	/* A flow is in its new place before it leaves its old one: in this order it is found in one of them. */
-	bucket = half_open_bucket(matter->identity.hash, matter->wide);
-	if (bucket)
-		look_into(bucket, matter, &record, 1);
-	if (!record.flow) {
-		bucket = flow_bucket(matter->identity.hash, matter->wide);
-		if (bucket)
-			look_into(bucket, matter, &record, 1);
-	}
+	look_for(matter, &record, 1);
 	if (!record.flow || FLOW_BACKEND(record.value) != reply->backend ||
 	    FLOW_INCARNATION(record.value) != reply->incarnation)
 		return 0;

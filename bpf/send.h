@@ -48,9 +48,13 @@ static __always_inline const void *source_mac(const struct packet *packet)
 static __always_inline int is_for_us(struct xdp_md *context, const void *frame)
 {
 	__u32 interface = context->ingress_ifindex;
-	struct own_mac *own = bpf_map_lookup_elem(MAP(interfaces), &interface);
+	struct near_interface *near = element(MAP(near_interfaces), interface & (NEAR_INTERFACES - 1));
 	struct virtual_mac virtual = {};
+	struct own_mac *own;
 
+	if (near && near->interface == interface && same_mac(frame, near->mac))
+		return 1;
+	own = bpf_map_lookup_elem(MAP(interfaces), &interface);
 	if (!own)
 		return 0;
 	if (same_mac(frame, own->mac))

@@ -90,7 +90,8 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 			count_live(value, state);
 		return;
 	}
-	if (__sync_val_compare_and_swap(&flow->value, value, FLOW_VALUE(0, 0, FLOW_CLAIMED, now)) != value)
+	if (__sync_val_compare_and_swap(&flow->value, value,
+					FLOW_VALUE(0, 0, FLOW_CLAIMED, now) | (value & FLOW_SPILLED)) != value)
 		return;
 	account(value, -1);
 	if (state != FLOW_CLAIMED) {
@@ -100,8 +101,50 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 	flow_release(flow);
 }
 
+static __always_inline __u32 hash_of(struct flow *flow, int wide)
+{
+	__u64 key = READ_ONCE(flow->key), rest[2];
+
+	if (!wide)
+		return mix((__u32)key ^ FLOW_SEED, key >> 32);
+	rest[0] = READ_ONCE(((struct wide_flow *)flow)->rest[0]);
+	rest[1] = READ_ONCE(((struct wide_flow *)flow)->rest[1]);
+	return mix((__u32)key ^ mix_address(FLOW_SEED, rest), key >> 32);
+}
+
+/* Is a flow of this bucket in the overflow? */
+static __always_inline int has_spilled(__u32 index, int wide)
+{
+	__u32 mask = wide ? WIDE_FLOW_BUCKETS - 1 : FLOW_BUCKETS - 1;
+	void *bucket = overflow_bucket(index, wide);
+	int found = 0;
+
+	if (!bucket)
+		return 1;
+#pragma clang loop unroll(disable)
+	for (int way = 0; way < FLOW_WAYS; way++) {
+		struct flow *flow = way_of(bucket, way, wide);
+
+		if (FLOW_STATE(READ_ONCE(flow->value)) != FLOW_EMPTY && (hash_of(flow, wide) & mask) == index)
+			found = 1;
+	}
+	return found;
+}
+
+/* Where none is there any more, packets need not look. One that comes meanwhile is found here, or is noted after this. */
+static __always_inline void sweep_note(void *bucket, __u32 index, int wide)
+{
+	struct flow *first = way_of(bucket, 0, wide);
+
+	if (!(READ_ONCE(first->value) & FLOW_SPILLED) || has_spilled(index, wide))
+		return;
+	__sync_fetch_and_and(&first->value, ~FLOW_SPILLED);
+	if (has_spilled(index, wide))
+		__sync_fetch_and_or(&first->value, FLOW_SPILLED);
+}
+
 /* The verifier must not know which bucket it is, or it would verify each. */
-#define SWEEP(table, wide)                                                                                          \
+#define SWEEP(table, wide, home)                                                                                        \
 	do {                                                                                                        \
 		_Pragma("clang loop unroll(disable)") for (__u32 each = 0; each < SWEEP_BUCKETS; each++)             \
 		{                                                                                                   \
@@ -111,25 +154,27 @@ static __always_inline void sweep_way(struct flow *flow, struct sweep *sweep, __
 				return;                                                                             \
 			_Pragma("clang loop unroll(disable)") for (int way = 0; way < FLOW_WAYS; way++) sweep_way(   \
 				way_of(bucket, way, wide), sweep, now, order, wide);                              \
+			if (home)                                                                                   \
+				sweep_note(bucket, first + each, wide);                                             \
 		}                                                                                                   \
 		return;                                                                                             \
 	} while (0)
 
-#define ALL_BUCKETS (FLOW_BUCKETS + HALF_OPEN_BUCKETS + WIDE_FLOW_BUCKETS + WIDE_HALF_OPEN_BUCKETS)
+#define ALL_BUCKETS (FLOW_BUCKETS + OVERFLOW_BUCKETS + WIDE_FLOW_BUCKETS + WIDE_OVERFLOW_BUCKETS)
 
 /* Every table holds a multiple of SWEEP_BUCKETS: one repetition is of one table. */
 static __always_inline void sweep_some(struct sweep *sweep, __u32 first, __u32 now, struct sweep_order *order)
 {
 	if (first < FLOW_BUCKETS)
-		SWEEP(flows, 0);
+		SWEEP(flows, 0, 1);
 	first -= FLOW_BUCKETS;
-	if (first < HALF_OPEN_BUCKETS)
-		SWEEP(half_open, 0);
-	first -= HALF_OPEN_BUCKETS;
+	if (first < OVERFLOW_BUCKETS)
+		SWEEP(overflow, 0, 0);
+	first -= OVERFLOW_BUCKETS;
 	if (first < WIDE_FLOW_BUCKETS)
-		SWEEP(wide_flows, 1);
+		SWEEP(wide_flows, 1, 1);
 	first -= WIDE_FLOW_BUCKETS;
-	SWEEP(wide_half_open, 1);
+	SWEEP(wide_overflow, 1, 0);
 }
 
 /* Whoever lists flows need not know what this was compiled for. A template's is its service's. */

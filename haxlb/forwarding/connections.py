@@ -131,7 +131,7 @@ class Listing:
         self._family = client.version if client is not None else 0
 
     def lines(self, buckets: bytes | memoryview) -> list[str]:
-        """Of buckets of `flows` or `half_open`: one line for each flow that is wanted and not over."""
+        """Of buckets of `flows` or `overflow`: one line for each flow that is wanted and not over."""
         if self._family == 6:  # noqa: PLR2004 - the family
             return []
         now, ticks, kinds, left_text, ports = (
@@ -170,7 +170,7 @@ class Listing:
         return found
 
     def wide_lines(self, buckets: bytes | memoryview) -> list[str]:
-        """The same of buckets of `wide_flows` or `wide_half_open`."""
+        """The same of buckets of `wide_flows` or `wide_overflow`."""
         now, ticks, kinds, left_text, ports = (
             self._book.now,
             self._book.ticks_per_second,

@@ -15,6 +15,8 @@ _FLOW: Final = struct.Struct("=4s2sHHBBI")
 _WIDE_FLOW: Final = struct.Struct("=H2s2sHHBBI16s")
 FLOW_BYTES: Final = _FLOW.size
 WIDE_FLOW_BYTES: Final = _WIDE_FLOW.size
+STATES: Final = 7
+"""FLOW_STATES of abi.h: another bit of that byte is about the bucket."""
 
 
 class FlowState(IntEnum):
@@ -47,24 +49,24 @@ class FlowEntry:
 
 
 def unpack_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
-    """The flows of some buckets of `flows` or `half_open`, in their order; empty ways and claims are left out."""
+    """The flows of some buckets of `flows` or `overflow`, in their order; empty ways and claims are left out."""
     for source, port, frontend, backend, incarnation, state, stamp in _FLOW.iter_unpack(raw):
-        if state > FlowState.CLAIMED:
+        if state & STATES > FlowState.CLAIMED:
             yield FlowEntry(
                 source=IPv4Address(source),
                 source_port=int.from_bytes(port, "big"),
                 frontend=frontend,
                 backend=backend,
                 incarnation=incarnation,
-                state=FlowState(state),
+                state=FlowState(state & STATES),
                 stamp=stamp,
             )
 
 
 def unpack_wide_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
-    """The same of `wide_flows` or `wide_half_open`."""
+    """The same of `wide_flows` or `wide_overflow`."""
     for _, destination_port, port, frontend, backend, incarnation, state, stamp, source in _WIDE_FLOW.iter_unpack(raw):
-        if state > FlowState.CLAIMED:
+        if state & STATES > FlowState.CLAIMED:
             narrow = not any(source[:12])
             yield FlowEntry(
                 source=IPv4Address(source[12:]) if narrow else IPv6Address(source),
@@ -72,7 +74,7 @@ def unpack_wide_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
                 frontend=frontend,
                 backend=backend,
                 incarnation=incarnation,
-                state=FlowState(state),
+                state=FlowState(state & STATES),
                 stamp=stamp,
                 destination_port=int.from_bytes(destination_port, "big"),
             )

@@ -44,13 +44,13 @@ def ring_hash(address: IPAddress, port: int | None) -> int:
 
 
 def flow_hash(source: IPv4Address, port: int, frontend: int, *, seed: int) -> int:
-    """What says in which bucket of `flows` and `half_open` a flow is: the lower bits count."""
+    """What says in which bucket of `flows` and `overflow` a flow is: the lower bits count."""
     address = int.from_bytes(source.packed, "little")
     return mix(address ^ seed, frontend << 16 | _wire_port(port))
 
 
 def wide_flow_hash(source: IPAddress, port: int, frontend: int, *, seed: int, destination_port: int = 0) -> int:
-    """The same of `wide_flows` and `wide_half_open`; `destination_port` of an endpoint for all ports, else 0."""
+    """The same of `wide_flows` and `wide_overflow`; `destination_port` of an endpoint for all ports, else 0."""
     packed = source.packed.rjust(16, b"\0")
     low = _wire_port(destination_port) << 16 | 1
     return mix(low ^ _mix_address(seed, packed), frontend << 16 | _wire_port(port))

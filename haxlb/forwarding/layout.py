@@ -14,8 +14,8 @@ from typing import Final
 
 from haxlb.forwarding.wanted import Tally
 
-ABI_VERSION: Final = 2
-SHAPES_DIGEST: Final = "fb65d633"
+ABI_VERSION: Final = 3
+SHAPES_DIGEST: Final = "fad3495e"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -27,6 +27,7 @@ LIST_SERVERS: Final = 256
 EXCEPTION_SLOTS: Final = 512
 EXCEPTION_ELEMENTS: Final = RING_SLOTS // EXCEPTION_SLOTS
 FLOW_WAYS: Final = 4
+NEAR_INTERFACES: Final = 64
 GENERATIONS: Final = 3
 """In use; the record has a fourth, so that two bits are a safe mask."""
 PROGRAMS: Final = (
@@ -98,10 +99,6 @@ class MapKind(IntEnum):
     DEVMAP_HASH = 25
 
 
-_MOST_HALF_OPEN_BUCKETS: Final = 1 << 16
-"""262,144 flows, and 4 MiB of the narrow ones."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """How much the tables hold."""
@@ -123,9 +120,9 @@ class Sizes:
         return 1 << self.flow_buckets_log2
 
     @property
-    def half_open_buckets(self) -> int:
-        """The same of flows of one packet: so few that a flood stays in the CPU's caches."""
-        return min(max(self.flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
+    def overflow_buckets(self) -> int:
+        """The same of flows whose bucket has no room."""
+        return max(self.flow_buckets // 8, 64)
 
     @property
     def wide_flow_buckets(self) -> int:
@@ -133,9 +130,9 @@ class Sizes:
         return max(self.flow_buckets // 4, 64)
 
     @property
-    def wide_half_open_buckets(self) -> int:
-        """The same of those of one packet."""
-        return min(max(self.wide_flow_buckets // 8, 64), _MOST_HALF_OPEN_BUCKETS)
+    def wide_overflow_buckets(self) -> int:
+        """The same of those whose bucket has no room."""
+        return max(self.wide_flow_buckets // 8, 64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +176,11 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("backends", array, index, 128, sizes.backends),
         shape("loads", array, index, LOAD_BYTES, sizes.backends, mmapable=True),
         shape("flows", array, index, 16 * FLOW_WAYS, sizes.flow_buckets, mmapable=True),
-        shape("half_open", array, index, 16 * FLOW_WAYS, sizes.half_open_buckets, mmapable=True),
+        shape("overflow", array, index, 16 * FLOW_WAYS, sizes.overflow_buckets, mmapable=True),
         shape("wide_flows", array, index, 32 * FLOW_WAYS, sizes.wide_flow_buckets, mmapable=True),
-        shape("wide_half_open", array, index, 32 * FLOW_WAYS, sizes.wide_half_open_buckets, mmapable=True),
+        shape("wide_overflow", array, index, 32 * FLOW_WAYS, sizes.wide_overflow_buckets, mmapable=True),
         shape("interfaces", hashed, index, 8, 256),
+        shape("near_interfaces", array, index, 12, NEAR_INTERFACES),
         shape("virtual_macs", hashed, 12, index, 1024),
         shape("devices", MapKind.DEVMAP_HASH, index, index, 256),
         shape("fragments", MapKind.LRU_HASH, 40, 12, 8192),
@@ -217,6 +215,11 @@ def pack_mac(mac: str) -> bytes:
 def pack_own_mac(mac: str) -> bytes:
     """Value of `interfaces`."""
     return pack_mac(mac) + bytes(2)
+
+
+def pack_near_interface(interface_index: int, mac: str) -> bytes:
+    """Value of `near_interfaces`, at the lower bits of the index."""
+    return INDEX.pack(interface_index) + pack_own_mac(mac)
 
 
 def pack_virtual_mac(interface_index: int, mac: str) -> bytes:

@@ -168,8 +168,7 @@ class Reference:
             doubtful = flow.state is FlowState.TCP_CLOSING and now_s - flow.stamp_s >= CLOSING_SURE
             if doubtful and peer and not comes_from(packet.link, peer):
                 return ask(packet.link, peer, IN_DOUBT)
-            settled = flow.settled or state in (FlowState.TCP_ESTABLISHED, FlowState.UDP)
-            self.flows.put(key, replace(flow, state=state, stamp_s=now_s, settled=settled))
+            self.flows.put(key, replace(flow, state=state, stamp_s=now_s))
             if service.persistence_s:
                 client = client_key(service, endpoint, packet)
                 template = self.flows.templates.get(client)
@@ -233,24 +232,16 @@ class Reference:
             self._record(key, packet, service, server, now_s)
         if client is not None and in_turn:
             self.flows.templates[client] = Flow(
-                service=service.name, server=server.key, state=FlowState.TEMPLATE, stamp_s=now_s, settled=True
+                service=service.name, server=server.key, state=FlowState.TEMPLATE, stamp_s=now_s
             )
         return self._hand_over(packet, endpoint, server, reason, begins_flow=key is not None, now_s=now_s)
 
     def _record(self, key: FlowKey, packet: Packet, service: WantedService, server: WantedServer, now_s: float) -> None:
-        # A record that is there is overwritten where it stands; a new one begins among those of one packet.
-        former = self.flows.get(key)
         # As when a connection is bound: the mark of a full server follows each change of its flows.
         self._chooser.is_full(service, server)
         self.flows.put(
             key,
-            Flow(
-                service=service.name,
-                server=server.key,
-                state=_first_state(packet),
-                stamp_s=now_s,
-                settled=former is not None and former.settled,
-            ),
+            Flow(service=service.name, server=server.key, state=_first_state(packet), stamp_s=now_s),
         )
         self._chooser.is_full(service, server)
 

@@ -86,8 +86,10 @@ class Chooser:
             return None
         takes_turn = in_turn and service.scheduler.takes_turns
         if takes_turn:
-            start = self._cursors[service.name] % len(slots)
-            self._cursors[service.name] += 1
+            start = self._cursors[service.name]
+            if start >= len(slots):
+                start %= len(slots)
+            self._cursors[service.name] = start + 1
         else:
             start = self._rings.place(service, packet)
         for attempt in range(PICK_ATTEMPTS):

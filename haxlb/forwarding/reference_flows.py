@@ -48,8 +48,6 @@ class Flow:
     state: FlowState
     stamp_s: float
     """Of its last packet, exact to a second."""
-    settled: bool
-    """It is not in the place of flows that have sent one packet."""
 
 
 class FlowTable:

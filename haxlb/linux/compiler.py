@@ -128,9 +128,9 @@ def _compile(maps: Maps, parts: int, order: Order) -> dict[str, bytes]:
         # The tick of this kernel: CLOCK_MONOTONIC_COARSE has its resolution.
         "TICKS_PER_SECOND": round(1 / time.clock_getres(6)),
         "FLOW_BUCKETS": maps.sizes.flow_buckets,
-        "HALF_OPEN_BUCKETS": maps.sizes.half_open_buckets,
+        "OVERFLOW_BUCKETS": maps.sizes.overflow_buckets,
         "WIDE_FLOW_BUCKETS": maps.sizes.wide_flow_buckets,
-        "WIDE_HALF_OPEN_BUCKETS": maps.sizes.wide_half_open_buckets,
+        "WIDE_OVERFLOW_BUCKETS": maps.sizes.wide_overflow_buckets,
         "FLOW_SEED": _seed(maps),
         "FD_programs": parts,
         **{f"FD_{name}": fd for name, fd in maps.fds.items()},

@@ -109,7 +109,7 @@ class ConnectionTables:
 
     def chunks(self) -> Iterator[Chunk]:
         """All that is in the tables, in their order; stretches without any flow are left out."""
-        for table, wide in (("flows", False), ("half_open", False), ("wide_flows", True), ("wide_half_open", True)):
+        for table, wide in (("flows", False), ("overflow", False), ("wide_flows", True), ("wide_overflow", True)):
             shape = self._maps.shape(table)
             size = shape.entries * shape.value_size
             with mmap.mmap(self._maps.fds[table], size, mmap.MAP_SHARED, mmap.PROT_READ) as memory:

@@ -32,7 +32,7 @@ from haxlb.forwarding.records import (
 from haxlb.forwarding.steps import Plan
 from haxlb.forwarding.transition import settle
 from haxlb.forwarding.wanted import Counters, Load, WantedTable, server_key
-from haxlb.linux import bpf, xdp
+from haxlb.linux import bpf, own_macs, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.devices import Devices, Log
 from haxlb.linux.link_layers import carrier_of
@@ -210,7 +210,7 @@ class Forwarder:
             if int(pin.name) not in indices.values():
                 self._log("info", "program_detached", {"interface_index": pin.name})
                 bpf.link_remove(pin)
-                bpf.map_delete(self._maps.fds["interfaces"], layout.INDEX.pack(int(pin.name)))
+                own_macs.forget(self._maps, int(pin.name))
         self._remove_other_versions()
         return self.links()
 
@@ -355,13 +355,11 @@ class Forwarder:
     def _note_own_macs(self, indices: Iterable[int]) -> None:
         """Tell the program what frames on these interfaces must be addressed to, as far as it is not so already."""
         for index in indices:
-            key = layout.INDEX.pack(index)
             try:
-                mac = layout.pack_own_mac(xdp.attachment(index).mac)
+                mac = xdp.attachment(index).mac
             except BpfError:
                 continue  # the interface is gone, and its link with it
-            if self._maps.read("interfaces", key) != mac:
-                self._maps.write("interfaces", key, mac)
+            own_macs.note(self._maps, index, mac)
 
 
 def _program_name(identity: int) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding import layout
 from haxlb.forwarding.features import ALL, Features
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
-from haxlb.linux import bpf
+from haxlb.linux import bpf, own_macs
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import is_bpffs, unmount
 from haxlb.linux.forwarder import Forwarder
@@ -83,7 +83,7 @@ def specimen(
         try:
             path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2, features=features))
             with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:
-                maps.write("interfaces", layout.INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
+                own_macs.note(maps, LOOPBACK, OWN_MAC)
                 forwarder.apply(wanted)
                 with closing(bpf.obj_get(Path(path))) as program:
                     yield Specimen(program=program, forwarder=forwarder, maps=maps)

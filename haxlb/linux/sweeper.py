@@ -167,9 +167,9 @@ class Sweeper:
         sizes = self._maps_open.sizes
         return (
             sizes.flow_buckets
-            + sizes.half_open_buckets
+            + sizes.overflow_buckets
             + sizes.wide_flow_buckets
-            + sizes.wide_half_open_buckets
+            + sizes.wide_overflow_buckets
         )  # fmt: skip
 
     @property
