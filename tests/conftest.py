@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.build_cache.place import close_place, open_place
+
 NEEDS_ROOT = ("netns", "bpf", "interop")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # The workers of `make test` find it in their environment.
+    if (place := open_place()) is not None:
+        config.add_cleanup(lambda: close_place(place))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
