@@ -6,10 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.build_cache.place import close_place, open_place
 
 NEEDS_ROOT = ("netns", "bpf", "interop")
+
+# How fast the machine is, and what else it does, decides nothing; what fails can be repeated.
+settings.register_profile("gate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -97,7 +97,7 @@ class Story:
         self._apply()
 
     def open(self, count: int, every: int) -> None:
-        """Of a flow that finds all its places taken there is no record and no promise: it and those about it are left out."""
+        """A flow that finds all its places taken has no record and no promise: it and those about it are left out."""
         flows: dict[int, int] = {}
         for first in range(self._next, self._next + count, ROUND):
             full = self.plane.verdicts()["table_full"]
