@@ -25,7 +25,7 @@ _LOOK_EVERY_S: Final = 1.0
 @click.argument("number", metavar="N", type=click.IntRange(0, MOST))
 @runtime_dir_option()
 def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path) -> None:
-    """Give the real server RS of the virtual server VS the weight N, as if the file said so.
+    """Give the real server RS of the virtual server VS the weight N, 0 to 65535, as if the file said so.
 
     VS and RS are named as `haxlb show` does: `haxlb weight 10.0.0.1:80 192.168.1.11:80 5`. A reload of the file keeps
     the weight; `haxlb enable` ends it, and so does a restart of haxlb.

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.complaints import errors_counted, errors_in_brief, log_complaints
 from haxlb.daemon.control import Answer, Failover, Reload, Resume, SetWeight, Step, Swap
 from haxlb.daemon.handover import HandOverProcedure
 from haxlb.daemon.live_weights import MOST, find
@@ -43,8 +44,11 @@ class Commands:
         reloader: ReloadProcedure,
         on_peers: Callable[[], None],
         on_addresses: Callable[[], None],
+        findings: Findings = (),
     ) -> None:
-        """`on_peers` is called when the interfaces or the configured peers may have changed.
+        """`findings` are of the configuration that haxlb is started with.
+
+        `on_peers` is called when the interfaces or the configured peers may have changed.
 
         `on_addresses`: when virtual addresses or their interfaces have.
         """
@@ -65,6 +69,10 @@ class Commands:
         """When the configuration in force was loaded, seconds since the epoch."""
         self.config_problem = ""
         """What is wrong with the file as it was read last; empty = nothing."""
+        self.config_refused = False
+        """Nothing of it is in force: the one before is."""
+        self.config_errors = errors_in_brief(findings)
+        """Of the file in force: what they name is left out."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: Changing, step: Callable[[Step], None]) -> AsyncIterator[None]:
@@ -111,15 +119,17 @@ class Commands:
             change, problems = await self._reloader.run(loaded.config)
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
+        log_complaints(self._world.log, loaded.findings)
         self._notifier.refresh(reloaded=True)
-        self.config_problem = "; ".join(problems)
+        self.config_problem, self.config_refused = "; ".join(problems), False
+        self.config_errors = errors_in_brief(loaded.findings)
         self.loaded_at = self._world.wall.wall()
         if change.frames:
             self._on_addresses()
         if change.speaker:
             self._on_peers()
             self._processes.spare.provide()
-        said = "; ".join((f"reloaded: {change.summary}", *change.later))
+        said = "; ".join((f"reloaded: {change.summary}", *change.later, *errors_counted(loaded.findings)))
         self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self.config_problem)
         return Answer(
             ok=not problems,
@@ -130,7 +140,8 @@ class Commands:
         )
 
     def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
-        self.config_problem = str(problem)
+        log_complaints(self._world.log, findings)
+        self.config_problem, self.config_refused = str(problem), True
         self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
         return Answer(
             ok=False,

@@ -54,6 +54,8 @@ def status() -> NodeStatus:
         config_file="/etc/keepalived/keepalived.conf",
         config_loaded_at=NOW - 90_000,
         config_problem="x.conf: 1 fatal",
+        config_refused=True,
+        config_errors=("x.conf:7: `abc` is not a whole number",),
         instances=(
             InstanceStatus(
                 name="VI_1",

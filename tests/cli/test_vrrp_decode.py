@@ -71,7 +71,7 @@ def test_a_frame_with_everything_in_order():
     assert done.stdout.splitlines() == [
         "#1  02:00:00:00:00:01 -> 01:00:5e:00:00:12  10.9.0.1 -> 224.0.0.18  TTL 255",
         "    VRRPv2 ADVERTISEMENT  VRID 51  priority 150  every 1 s  authentication none  checksum 0x3e5d good",
-        "    1 addresses  10.9.0.100",
+        "    1 address  10.9.0.100",
         "1 advert, 0 that receivers drop",
     ]
 
@@ -84,6 +84,15 @@ def test_what_is_wrong_and_where():
         "    ! byte 22: TTL 3 instead of 255: it came through a router (ip_ttl_err)",
         "    ! byte 38: its advertisement interval is 0 (advert_interval_err)",
         "    ~ byte 38: reserved bits are 0x1 instead of 0 (reserved)",
+        "1 advert, 1 that receivers drop",
+    ]
+
+
+def test_of_a_message_that_is_too_short_no_field_is_made_up():
+    lines = decode("-x", "21336401000100", "--layer", "vrrp").stdout.splitlines()
+    assert lines == [
+        "#1",
+        "    ! byte 0: 7 bytes are too short for a VRRP message (packet_len_err)",
         "1 advert, 1 that receivers drop",
     ]
 
