@@ -28,7 +28,8 @@ STAND_IN_SEEDS = (0x5EED_C0DE, 0xDEED_C0DE)
 
 Code = dict[str, bytes]
 
-if PathFinder.find_spec("bcc", OTHERS) is None:
+# An empty directory is found, too, and is no bcc.
+if (spec := PathFinder.find_spec("bcc", OTHERS)) is None or spec.origin is None:
     raise ImportError("No module named 'bcc'", name="bcc")
 
 
