@@ -11,6 +11,7 @@ import click
 from haxlb.cli.client import ask_or_raise
 from haxlb.cli.options import runtime_dir_option
 from haxlb.cli.show import fetch
+from haxlb.cli.waiting import tell
 from haxlb.daemon.control import SetWeight
 from haxlb.daemon.live_weights import MOST, find_status
 from haxlb.model.errors import HaxlbError
@@ -75,7 +76,7 @@ def enable(virtual_server: str, real_server: str, runtime_dir: Path) -> None:
 
 def _set(runtime_dir: Path, virtual_server: str, real_server: str, number: int | None) -> None:
     request = SetWeight(virtual_server=virtual_server, real_server=real_server, weight=number)
-    click.echo(ask_or_raise(runtime_dir, request).message)
+    click.echo(ask_or_raise(runtime_dir, request, tell).message)
 
 
 def _wait(runtime_dir: Path, virtual_server: str, real_server: str, timeout: float) -> None:

@@ -22,6 +22,7 @@ from haxlb.daemon.survey import Survey
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.status import InstanceStatus
 
+_COMPILING = Step(subject="", step="compile", ok=True, reason="the forwarder is being compiled, traffic flows on")
 Changing = Reload | Failover | Resume | Swap | SetWeight
 
 
@@ -94,7 +95,7 @@ class Commands:
         """Do it; `step` hears of the steps of a longer one. Raises HaxlbError."""
         match request:
             case Reload():
-                return await self._reload(request)
+                return await self._reload(request, step)
             case Failover() | Resume() if not self.started:
                 return Answer(ok=False, exit_code=1, message="haxlb is still starting", remedy="see haxlb show")
             case Failover():
@@ -102,11 +103,11 @@ class Commands:
             case Resume():
                 return self._resume(request)
             case Swap():
-                return await self._swap()
+                return await self._swap(step)
             case SetWeight():
                 return await self._set_weight(request)
 
-    async def _reload(self, request: Reload) -> Answer:
+    async def _reload(self, request: Reload, step: Callable[[Step], None]) -> Answer:
         try:
             loaded = await self._world.config.load()
         except RefusedConfig as refused:
@@ -116,7 +117,7 @@ class Commands:
             doubtful = RefusedConfig(doubt, remedy="correct the file; if it is meant so: `haxlb reload --force`")
             return self._refuse_reload(doubtful, loaded.report, loaded.findings)
         try:
-            change, problems = await self._reloader.run(loaded.config)
+            change, problems = await self._reloader.run(loaded.config, lambda: step(_COMPILING))
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
         log_complaints(self._world.log, loaded.findings)
@@ -194,9 +195,10 @@ class Commands:
         self._chronicle.note("info", "resumed", f"resumed: {chosen}", instances=chosen)
         return Answer(ok=True, message=f"resumed: {chosen}")
 
-    async def _swap(self) -> Answer:
+    async def _swap(self, step: Callable[[Step], None]) -> Answer:
         if not self._processes.running("checker"):
             return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
+        step(_COMPILING)
         program = await self._world.builder.compile(self._standing.config)
         problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
         if problem:

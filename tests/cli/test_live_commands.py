@@ -62,6 +62,15 @@ def test_a_refused_reload_shows_why(daemon):
     }
 
 
+@pytest.mark.parametrize("words", [("reload",), ("reload", "--json"), ("swap",), ("drain", "VS", "RS")], ids=" ".join)
+def test_what_takes_its_time_says_what_it_waits_for(daemon, words):
+    daemon.steps = (Step(subject="", step="wait", ok=True, reason="a reload or a swap is under way"),)
+    daemon.answer = Answer(ok=True, message="done")
+    done = haxlb(*words, runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stderr) == (0, "haxlb: a reload or a swap is under way …\n")
+    assert "done" in done.stdout
+
+
 def test_failover_prints_its_steps_and_its_end(daemon):
     daemon.steps = STEPS[:1]
     daemon.answer = Answer(ok=True, message="handed over: VI_1")
