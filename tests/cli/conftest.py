@@ -127,7 +127,7 @@ class ScriptedDaemon:
         self._ending = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)

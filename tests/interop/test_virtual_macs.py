@@ -19,7 +19,7 @@ from tests.interop.stories import Story
 from tests.netns.standin import Ear, eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
-LIMIT_S = 45.0
+LIMIT_S = 90.0
 INSTANCE = """
 vrrp_instance VI_{vrid} {{
  version 3

@@ -38,7 +38,7 @@ from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import Role, VrrpInstance
 
 T = TypeVar("T")
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 """A machine that compiles the forwarder for other tests at the same time takes half of it."""
 _CLONE_NEWNET = 0x40000000
 _SO_TIMESTAMPNS = 35
