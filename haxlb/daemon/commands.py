@@ -111,7 +111,9 @@ class Commands:
         try:
             loaded = await self._world.config.load()
         except RefusedConfig as refused:
+            log_complaints(self._world.log, refused.findings)
             return self._refuse_reload(refused, refused.report, refused.findings)
+        log_complaints(self._world.log, loaded.findings)
         doubt = error_that_removes(self._standing.config, loaded.config, loaded.findings)
         if doubt and not request.force:
             doubtful = RefusedConfig(doubt, remedy="correct the file; if it is meant so: `haxlb reload --force`")
@@ -120,7 +122,6 @@ class Commands:
             change, problems = await self._reloader.run(loaded.config, lambda: step(_COMPILING))
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
-        log_complaints(self._world.log, loaded.findings)
         self._notifier.refresh(reloaded=True)
         self.config_problem, self.config_refused = "; ".join(problems), False
         self.config_errors = errors_in_brief(loaded.findings)
@@ -141,7 +142,6 @@ class Commands:
         )
 
     def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
-        log_complaints(self._world.log, findings)
         self.config_problem, self.config_refused = str(problem), True
         self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
         return Answer(

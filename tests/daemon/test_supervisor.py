@@ -341,6 +341,7 @@ def test_errors_of_a_file_that_is_taken_are_logged_and_shown_until_they_are_gone
         assert answer.message.endswith("; 1 error: what it names is left out")
         said = [(level, fields["line"]) for level, event, fields in world.logged if event == "config_complaint"]
         assert said == [("error", 12), ("info", 13)]
+        assert world.events().index("config_complaint") < world.events().index("reloaded")
         status = await world.supervisor.status()
         assert (status.config_problem, status.config_errors) == ("", ("x.conf:12: no number",))
         world.loaded = RefusedConfig("1 fatal", findings=complaints("fatal", 99))
