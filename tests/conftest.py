@@ -43,9 +43,9 @@ def in_turns(items: list[pytest.Item]) -> None:
     Long ones first, of those that wait for daemons and those that compute as many at any time; short ones fill the gaps
     in the end.
     """
-    kinds = {item.path: _kind(item) for item in items}
+    kinds: dict[Path, int] = {}
     for item in items:
-        kinds[item.path] = min(kinds[item.path], _kind(item))
+        kinds[item.path] = min(_kind(item), kinds.get(item.path, SHORT))
     turns: dict[Path, tuple[bool, float]] = {}
     for kind in range(3):
         files = [path for path in kinds if kinds[path] == kind]
