@@ -26,7 +26,7 @@ from tests.bpf.multitude import flood, open_flows, reached
 from tests.bpf.plane import Plane
 from tests.forwarding.tables import PEER, server, table
 
-pytestmark = [pytest.mark.bpf, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 FLOWS = 100_000
 SPOOFED = 1_000_000
