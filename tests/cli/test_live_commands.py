@@ -24,7 +24,7 @@ STEPS = (
 
 def haxlb(*words, runtime_dir):
     command = [HAXLB, *words, "--runtime-dir", str(runtime_dir)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
 
 @pytest.mark.parametrize("command", ["show", "reload", "resume", "swap", "failover"])

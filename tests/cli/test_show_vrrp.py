@@ -245,7 +245,7 @@ def test_a_status_without_trouble_has_no_line_more(status):
 
 
 def show(*words):
-    return subprocess.run([HAXLB, "show", *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([HAXLB, "show", *map(str, words)], capture_output=True, text=True, check=False, timeout=200)
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_what_was_not_captured_is_said(write):
 @pytest.mark.parametrize("data", [pcap(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-33]])
 def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, data):
     path = write(data)
-    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2
     assert done.stdout.startswith("#1 ")
     assert "haxlb: the capture is damaged behind packet " in done.stderr
@@ -217,7 +217,7 @@ def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, data):
 )
 def test_what_is_neither(write, data, says):
     path = write(data)
-    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=200)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.startswith("haxlb: ")

@@ -69,6 +69,12 @@ def eventually(look: Callable[[], T], what: str, limit_s: float = LIMIT_S) -> T:
         time.sleep(0.01)
 
 
+def whole_lines(path: Path) -> list[str]:
+    """Of a file that may be amid a write: the last line counts when it has its end. None where there is no file."""
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
 def addresses(host: Host, interface: str = "eth0") -> set[IPv4Address]:
     """IPv4 addresses of an interface, as the kernel says."""
     lines = host.run("ip", "-o", "-4", "address", "show", "dev", interface, check=False).stdout.splitlines()
