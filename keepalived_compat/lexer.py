@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from keepalived_compat.diagnostics import Complaints
-from keepalived_compat.source import Span, Word
+from keepalived_compat.source import Pieces, Span, Word
 
 
 class Line(NamedTuple):
@@ -56,7 +56,7 @@ _WORD = re.compile(
 # A quote, a name, a sequence, a condition, an include, what a template engine left.
 _NOT_PLAIN = ('"', "$", "~", "@", "include", "{{", "{%", "<%")
 _LONGEST_PLAIN = 255
-_new_word = tuple.__new__
+_BRACES = {"{": 1, "}": -1}
 
 _FOREIGN_BLANK = re.compile("[\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000\ufeff]")
 
@@ -73,8 +73,34 @@ def uncommented(line: Line) -> Line:
     return line if text is line.text else line.cut(len(text))
 
 
-Pieces = tuple[tuple[str, int, int], ...]
-"""Words and braces of a line: their text, column and end column."""
+class Cut(NamedTuple):
+    """A line in parts: what stands before, between and after its braces, and these. Lines of the same text share it."""
+
+    parts: tuple[tuple[str, Pieces], ...]
+    """`{` or `}` with that brace, or nothing with the words of a statement."""
+    opened: int
+    """Opening braces less closing ones."""
+
+
+PlacedCut = tuple[Cut, str, int]
+"""With file and line number."""
+
+
+def cut(pieces: Pieces) -> Cut:
+    """The pieces of a line in parts."""
+    parts: list[tuple[str, Pieces]] = []
+    start = opened = 0
+    for index, piece in enumerate(pieces):
+        text = piece[0]
+        if text in _BRACES and not piece[3]:
+            if start < index:
+                parts.append(("", pieces[start:index]))
+            parts.append((text, (piece,)))
+            opened += _BRACES[text]
+            start = index + 1
+    if start < len(pieces):
+        parts.append(("", pieces[start:]))
+    return Cut(tuple(parts), opened)
 
 
 def plain_pieces(text: str) -> Pieces | None:
@@ -95,13 +121,8 @@ def plain_pieces(text: str) -> Pieces | None:
     for word in text.replace("{", " { ").replace("}", " } ").split():
         start = text.index(word, end)
         end = start + len(word)
-        found.append((word, start + 1, end + 1))
+        found.append((word, start + 1, end + 1, False))
     return tuple(found)
-
-
-def placed(pieces: Pieces, file: str, number: int) -> list[Word]:
-    """The words of a line with their places."""
-    return [_new_word(Word, (text, file, number, start, end, False)) for text, start, end in pieces]
 
 
 def words(line: Line, complaints: Complaints) -> list[Word]:

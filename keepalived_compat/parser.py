@@ -6,13 +6,12 @@ that cannot stand where it is but could in a block further out shows which block
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice, zip_longest
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import ROOT, Block, Grammar
-from keepalived_compat.source import Word
+from keepalived_compat.lexer import PlacedCut
+from keepalived_compat.source import Piece, Pieces, Word
 from keepalived_compat.tree import Body, Statement
 
 
@@ -36,86 +35,90 @@ class Parser:
     def __init__(self, *, grammar: Grammar, complaints: Complaints) -> None:
         self._grammar = grammar
         self._complaints = complaints
-        self._root = Body(None)
+        self._root = Body()
         self._stack = [_Frame(None, self._root, ROOT, grammar[ROOT])]
+        self._lines: list[PlacedCut] = []
         self._missing = 0
         """Closing braces that the whole file lacks; below 0: it has too many."""
         self._closed_early = 0
         """Blocks closed by recovery whose brace may still come."""
 
-    def parse(self, lines: Iterable[list[Word]]) -> Body:
+    def parse(self, lines: list[PlacedCut]) -> Body:
         """The tree. Complaints about braces have been filed."""
-        lines = list(lines)
-        unquoted = [word[0] for line in lines for word in line if not word[5]]
-        self._missing = unquoted.count("{") - unquoted.count("}")
-        for line, following in zip_longest(lines, islice(lines, 1, None), fillvalue=_NO_MORE):
-            self._line(line, following[0])
+        self._lines = lines
+        self._missing = sum([cut[1] for cut, _, _ in lines])
+        for number, (cut, file, line) in enumerate(lines):
+            for index, (brace, pieces) in enumerate(cut[0]):
+                if not brace:
+                    self._statement(Statement(pieces, file, line), number, index)
+                elif brace == "{":
+                    self._open(pieces, file, line)
+                else:
+                    self._close(pieces[0], file, line, first=index == 0)
+        self._lines = []
         self._expect_body()
         self._finish()
         return self._root
 
-    def _line(self, line: list[Word], following: Word) -> None:
-        start = 0
-        for index, word in enumerate(line):
-            text = word[0]
-            if text not in _BRACES or word[5]:
-                continue
-            if index > start:
-                self._statement(line[start:index], word)
-            if text == "{":
-                self._open(word)
-            else:
-                self._close(word, first=index == 0)
-            start = index + 1
-        if start < len(line):
-            self._statement(line[start:] if start else line, following)
-
-    def _statement(self, words: list[Word], following: Word) -> None:
+    def _statement(self, statement: Statement, number: int, index: int) -> None:
+        """Take a statement, which is this part of the line of this number."""
         frame = self._stack[-1]
         if frame.awaits:
             self._expect_body()
             frame = self._stack[-1]
-        keyword = frame.rows.get(words[0][0])
+        text = statement.pieces[0][0]
+        keyword = frame.rows.get(text)
         if keyword is None:
-            self._resynchronise(words[0], opens=following.opens)
+            self._resynchronise(statement.keyword, opens=self._opens_after(number, index))
             frame = self._stack[-1]
-            keyword = frame.rows.get(words[0][0])
-        frame.body.statements.append(Statement(words))
+            keyword = frame.rows.get(text)
+        frame.body.statements.append(statement)
         frame.awaits = keyword is not None and keyword.body is not None
 
-    def _open(self, brace: Word) -> None:
-        frame = self._stack[-1]
-        owner = frame.body.statements[-1] if frame.body.statements else None
-        if owner is None or owner.body is not None:
-            self._complaints.fatal(
-                "unexpected-brace", brace, "this `{` belongs to no keyword", "write `keyword … {`, or delete the brace"
-            )
-            owner = Statement([brace])
-            frame.body.statements.append(owner)
-        self._push(owner, brace)
+    def _opens_after(self, number: int, index: int) -> bool:
+        """An opening brace comes next."""
+        parts = self._lines[number][0].parts[index + 1 :]
+        if not parts and number + 1 < len(self._lines):
+            parts = self._lines[number + 1][0].parts
+        return bool(parts) and parts[0][0] == "{"
 
-    def _push(self, owner: Statement, brace: Word | None) -> None:
-        owner.body = Body(brace)
+    def _open(self, brace: Pieces, file: str, line: int) -> None:
+        statements = self._stack[-1].body.statements
+        owner = statements[-1] if statements else None
+        if owner is None or owner.body is not None:
+            owner = Statement(brace, file, line)
+            self._complaints.fatal(
+                "unexpected-brace",
+                owner.keyword,
+                "this `{` belongs to no keyword",
+                "write `keyword … {`, or delete the brace",
+            )
+            statements.append(owner)
+        self._push(owner, Body(brace[0], file, line))
+
+    def _push(self, owner: Statement, body: Body) -> None:
+        owner.body = body
         frame = self._stack[-1]
         frame.awaits = False
-        keyword = frame.rows.get(owner.words[0][0])
+        keyword = frame.rows.get(owner.pieces[0][0])
         block = keyword.body if keyword else None
-        self._stack.append(_Frame(owner, owner.body, block, self._grammar.get(block, _NOTHING) if block else _NOTHING))
+        rows = _NOTHING if block is None else self._grammar.get(block, _NOTHING)
+        self._stack.append(_Frame(owner, body, block, rows))
 
-    def _close(self, brace: Word, *, first: bool) -> None:
+    def _close(self, brace: Piece, file: str, line: int, *, first: bool) -> None:
         if self._stack[-1].awaits:
             self._expect_body()
         if first and self._missing > 0 and self._stack[-1].block is not None:
-            self._trust_indentation(brace)
+            self._trust_indentation(Word.of(brace, file, line))
         if len(self._stack) > 1:
-            self._stack.pop().body.closing = brace
+            self._stack.pop().body.close(brace, file, line)
         elif self._closed_early:
             self._closed_early -= 1
         else:
             self._missing += 1
             self._complaints.fatal(
                 "surplus-brace",
-                brace,
+                Word.of(brace, file, line),
                 "this `}` closes nothing",
                 "delete it, or see which block above was closed too early",
             )
@@ -149,12 +152,12 @@ class Parser:
                 f"`{last.title()}` lacks its opening brace",
                 "end the line with `{`",
             )
-            self._push(last, None)
+            self._push(last, Body())
         else:
             self._complaints.error(
                 "missing-block", last.keyword, f"`{last.title()}` has no block", f"write `{last.title()} {{ … }}`"
             )
-            last.body = Body(None)
+            last.body = Body()
 
     def _resynchronise(self, first: Word, *, opens: bool) -> None:
         """Close the blocks that this statement shows to be over."""
@@ -213,9 +216,7 @@ class Parser:
 
 
 _SHOWN = 4
-_BRACES = frozenset("{}")
 _NOTHING: Block = {}
-_NO_MORE = [Word("", "", 0, 0, 0)]
 
 
 def _braces(count: int) -> str:

@@ -10,8 +10,8 @@ from keepalived_compat.chance import Chance, seed_of
 from keepalived_compat.conditions import selected
 from keepalived_compat.definitions import Definitions
 from keepalived_compat.diagnostics import Complaints, Severity
-from keepalived_compat.lexer import Line, Pieces, placed, plain_pieces, uncommented, words
-from keepalived_compat.source import Reader, Sources, Span, Word
+from keepalived_compat.lexer import Cut, Line, PlacedCut, cut, plain_pieces, uncommented, words
+from keepalived_compat.source import Reader, Sources, Span
 
 LINE_LIMIT = 1023
 """Bytes in a line that keepalived reads; newer releases drop a longer one, 2.2.7 cuts it in two."""
@@ -55,11 +55,12 @@ class Preprocessor:
             chance=Chance(seed_of(config_id) if seed is None else seed),
         )
         self._open: list[str] = []
-        self._known: dict[str, Pieces] = {}
+        self._known: dict[str, Cut] = {}
+        self._lines: list[PlacedCut] = []
         self._files = 0
 
-    def words(self, path: Path) -> Iterator[list[Word]]:
-        """The words of each logical line of the configuration that begins in `path`.
+    def lines(self, path: Path) -> list[PlacedCut]:
+        """Each logical line, cut, of the configuration that begins in `path`.
 
         A file that cannot be read is a fatal complaint.
         """
@@ -72,37 +73,42 @@ class Preprocessor:
                 f"cannot read the configuration: {problem.strerror or problem}",
                 "give its path with -f, and see that it may be read",
             )
-            return
+            return []
         except ValueError as problem:
             self._complaints.fatal("unreadable-file", whole_file(path), f"not a path: {problem}")
-            return
-        yield from self._file(path, content)
+            return []
+        self._lines = []
+        self._file(path, content)
+        lines, self._lines = self._lines, []
+        return lines
 
-    def _file(self, path: Path, content: bytes) -> Iterator[list[Word]]:
+    def _file(self, path: Path, content: bytes) -> None:
         self._files += 1
         self._open.append(self._reader.identity(path))
         physical = self._decoded(path, content)
         self._sources.add(str(path), physical)
-        for line in self._outside_definitions(path, physical):
-            if isinstance(line, list):
-                yield line
-            elif line.text[0] in "~i" or "$" in line.text:
+        for line in self._not_plain(path, physical):
+            if line.text[0] in "~i" or "$" in line.text:
                 for each in self._definitions.expand(line, path.parent):
-                    yield from self._included_or_kept(each, path)
+                    self._include_or_keep(each, path)
             else:
-                yield from self._words(line)
+                self._keep(line)
         self._open.pop()
 
-    def _words(self, line: Line) -> Iterator[list[Word]]:
+    def _keep(self, line: Line) -> None:
         found = words(line, self._complaints)
         if found:
-            yield found
+            pieces = tuple([(each.text, each.column, each.end_column, each.quoted) for each in found])
+            self._lines.append((cut(pieces), line.file, line.number))
 
-    def _outside_definitions(self, path: Path, physical: list[str]) -> Iterator[Line | list[Word]]:
-        """Lines that say something to this director; definitions are remembered on the way."""
+    def _not_plain(self, path: Path, physical: list[str]) -> Iterator[Line]:
+        """Lines that say something to this director and are not plain; those that are have been kept.
+
+        Definitions are remembered on the way.
+        """
         file = str(path)
         continued: list[Line] | None = None
-        known = self._known
+        known, lines = self._known, self._lines
         for number, text in enumerate(physical, 1):
             if continued is not None:
                 bare = self._bare(text, file, number)
@@ -110,16 +116,17 @@ class Preprocessor:
                     self._definitions.end(continued)
                 continued = None if bare is None else self._definitions.go_on(continued, bare)
                 continue
-            pieces = known.get(text)
-            if pieces is None:
+            parts = known.get(text)
+            if parts is None:
                 pieces = plain_pieces(text)
                 if pieces is None:
                     continued = yield from self._logical(self._bare(text, file, number))
                     continue
+                parts = cut(pieces)
                 if len(known) < _MOST_KNOWN:
-                    known[text] = pieces
-            if pieces:
-                yield placed(pieces, file, number)
+                    known[text] = parts
+            if parts[0]:
+                lines.append((parts, file, number))
         if continued is not None:
             self._definitions.end(continued)
 
@@ -199,11 +206,11 @@ class Preprocessor:
             )
         return True
 
-    def _included_or_kept(self, line: Line, path: Path) -> Iterator[list[Word]]:
+    def _include_or_keep(self, line: Line, path: Path) -> None:
         text = line.text
         found = _INCLUDE.match(text) if text.startswith("include") else None
         if found is None:
-            yield from self._words(line)
+            self._keep(line)
             return
         pattern = found["pattern"]
         where = line.span(0, len(text))
@@ -212,9 +219,9 @@ class Preprocessor:
                 "missing-argument", where, "`include` names no file", "include /etc/keepalived/conf.d/*.conf"
             )
             return
-        yield from self._include(pattern, where, path, found["kind"])
+        self._include(pattern, where, path, found["kind"])
 
-    def _include(self, pattern: str, where: Span, path: Path, kind: str) -> Iterator[list[Word]]:
+    def _include(self, pattern: str, where: Span, path: Path, kind: str) -> None:
         try:
             alternatives = [(each, self._reader.match(each, path.parent)) for each in expand_braces(pattern)]
         except (OSError, ValueError, RuntimeError) as problem:
@@ -226,7 +233,7 @@ class Preprocessor:
             for name in names:
                 content = self._admitted(name, where, strict=bool(kind))
                 if content is not None:
-                    yield from self._file(name, content)
+                    self._file(name, content)
 
     def _complain_of_missing(
         self, pattern: str, alternatives: list[tuple[str, list[Path]]], where: Span, kind: str

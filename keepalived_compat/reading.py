@@ -54,6 +54,6 @@ def read(
         seed=seed,
     )
     parser = Parser(grammar=KEEPALIVED, complaints=complaints)
-    tree = parser.parse(preprocessor.words(path))
+    tree = parser.parse(preprocessor.lines(path))
     root = Judge(grammar=KEEPALIVED, complaints=complaints, sources=sources).judge(tree)
     return Reading(root=root, tree=tree, complaints=complaints, sources=sources)

@@ -8,58 +8,81 @@ from typing import Any, NamedTuple
 
 from keepalived_compat.grammar import Keyword
 from keepalived_compat.source import Span, Word
+from keepalived_compat.tree import Statement
 
 
 class Entry(NamedTuple):
     """A statement that is used: a named tuple, as a large file has a hundred thousand of them."""
 
     keyword: Keyword
-    words: tuple[Word, ...]
+    statement: Statement
     value: Any = None
     """By the kind of its argument: int, µs, bool, str, address, (address, port), Script; None without."""
     section: Section | None = None
     """What is in its block."""
 
     @property
+    def texts(self) -> list[str]:
+        """Of its words."""
+        return [each[0] for each in self.statement.pieces]
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Of its line, the keyword first."""
+        return tuple(self.statement.words)
+
+    @property
+    def argument(self) -> Word:
+        """The first argument, or the keyword where there is none."""
+        statement = self.statement
+        pieces = statement.pieces
+        return Word.of(pieces[1] if len(pieces) > 1 else pieces[0], statement.file, statement.line)
+
+    @property
     def span(self) -> Span:
         """From the keyword to the last word of its line."""
-        first, last = self.words[0], self.words[-1]
-        if (first.file, first.line) != (last.file, last.line):
-            return first.span
-        return Span(first.file, first.line, first.column, last.end_column)
+        statement = self.statement
+        return Span(statement.file, statement.line, statement.pieces[0][1], statement.pieces[-1][2])
 
     @property
     def argument_span(self) -> Span:
         """The first argument, or the keyword where there is none."""
-        return self.words[min(1, len(self.words) - 1)].span
+        return self.argument.span
 
 
 class Section:
     """A block that is used."""
 
-    __slots__ = ("_last", "_refused", "_several", "_unknown", "block", "entries", "lines")
+    __slots__ = ("_all", "_last", "_refused", "_several", "_unknown", "block", "lines")
 
     def __init__(self, block: str) -> None:
         self.block = block
-        self.entries: list[Entry] = []
         self.lines: Sequence[list[Word]] = ()
         """Of a block without keywords: its lines."""
         self._last: dict[str, Entry] = {}
+        self._all: list[Entry] | None = None
+        """Every one, as soon as a keyword stands there twice."""
         self._several: dict[str, list[Entry]] | None = None
         self._refused: set[str] | None = None
         self._unknown: list[Word] | None = None
 
     def add(self, entry: Entry) -> None:
         """Take a statement into the section."""
-        self.entries.append(entry)
         keyword = entry[0]
         name = keyword.means or keyword.name
-        earlier = self._last.get(name)
-        self._last[name] = entry
-        if earlier is not None:
-            if self._several is None:
-                self._several = {}
-            self._several.setdefault(name, [earlier]).append(entry)
+        last = self._last
+        if name in last:
+            self._repeat(name, entry)
+        elif self._all is not None:
+            self._all.append(entry)
+        last[name] = entry
+
+    def _repeat(self, name: str, entry: Entry) -> None:
+        if self._all is None or self._several is None:
+            self._all = list(self._last.values())
+            self._several = {}
+        self._several.setdefault(name, [self._last[name]]).append(entry)
+        self._all.append(entry)
 
     def refuse(self, name: str) -> None:
         """Remember that a keyword stood there but could not be used."""
@@ -72,6 +95,11 @@ class Section:
         if self._unknown is None:
             self._unknown = []
         self._unknown.append(word)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Every statement that is used, in file order."""
+        return tuple(self._last.values()) if self._all is None else self._all
 
     @property
     def unknown(self) -> Sequence[Word]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 class Span(NamedTuple):
     """A stretch of one line. Line and columns count characters from 1; `end_column` is exclusive.
 
-    A complaint about a whole file points at 1:1. (A named tuple, as is Word: a large file has a million of them.)
+    A complaint about a whole file points at 1:1.
     """
 
     file: str
@@ -24,6 +24,11 @@ class Span(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+
+Piece = tuple[str, int, int, bool]
+"""A word without its file and line: text, column, end column, whether it stood in double quotes."""
+Pieces = tuple[Piece, ...]
 
 
 class Word(NamedTuple):
@@ -37,6 +42,12 @@ class Word(NamedTuple):
     end_column: int
     quoted: bool = False
     """Stood in double quotes: a `{` that is quoted opens no block."""
+
+    @classmethod
+    def of(cls, piece: Piece, file: str, line: int) -> Word:
+        """A piece of this line."""
+        text, column, end_column, quoted = piece
+        return cls(text, file, line, column, end_column, quoted)
 
     @property
     def span(self) -> Span:

@@ -9,9 +9,9 @@ from haxlb.model.node import Scheduler
 SCHEDULERS = [each.value for each in Scheduler]
 
 
-@click.group()
+@click.group(short_help="For developers: put the forwarder where it can be measured.")
 def bench() -> None:
-    """Measure the forwarder."""
+    """Put the forwarder where a benchmark can reach it. `make bench`, in the source, measures it."""
 
 
 @bench.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import socket
 import sys
@@ -17,9 +16,6 @@ from click.core import ParameterSource
 from haxlb import __version__
 from haxlb.cli.options import config_id_option, file_option, settings_option
 from haxlb.config import Loaded, load
-from haxlb.linux.accounts import missing_account
-from haxlb.linux.networks import connected_networks
-from haxlb.linux.script_security import insecure_program, missing_program
 from haxlb.model.errors import ConfigError
 from keepalived_compat.diagnostics import Diagnostic, Severity
 from keepalived_compat.rendering import as_json, as_text, summary_by_file
@@ -71,17 +67,12 @@ def check(
         raise click.BadParameter(f"there is no file {click.format_filename(settings)}", param_hint="--settings")
     if explained and form == "sarif":
         raise click.BadParameter("SARIF has no place for an explanation", param_hint="--explain")
-    interfaces = None if no_interfaces else frozenset(name for _, name in socket.if_nameindex())
     loaded = load(
         path,
         settings=settings,
-        interfaces=interfaces,
-        networks=() if no_interfaces else connected_networks(),
-        accounts=None if no_interfaces else missing_account,
-        programs=None if no_interfaces else lambda argv: missing_program(argv, str(path.parent)),
-        insecurities=None if no_interfaces else lambda command: insecure_program(command, str(path.parent)),
         node=socket.gethostname(),
         config_id=config_id,
+        **({} if no_interfaces else _of_this_host(path.parent)),
     )
     diagnostics = tuple(_on_any_host(each) for each in loaded.diagnostics)
     if as_object or form == "json":
@@ -90,11 +81,11 @@ def check(
             from haxlb.cli.explain_config import explain_json
 
             document["explanation"] = explain_json(loaded)
-        click.echo(json.dumps(document, indent=2))
+        _print_json(document)
     elif form == "sarif":
         from keepalived_compat.sarif import as_sarif
 
-        click.echo(json.dumps(as_sarif(diagnostics, tool="haxlb check", version=__version__), indent=2))
+        _print_json(as_sarif(diagnostics, tool="haxlb check", version=__version__))
     else:
         _print(path, diagnostics, loaded)
         if explained:
@@ -105,12 +96,33 @@ def check(
     sys.exit(EXIT_CODES.get(worst, 0))
 
 
+def _of_this_host(directory: Path) -> dict[str, Any]:
+    """What is looked at besides the files: arguments of `load`. Programs are relative to the file's directory."""
+    from haxlb.linux.accounts import missing_account
+    from haxlb.linux.networks import connected_networks
+    from haxlb.linux.script_security import insecure_program, missing_program
+
+    return {
+        "interfaces": frozenset(name for _, name in socket.if_nameindex()),
+        "networks": connected_networks(),
+        "accounts": missing_account,
+        "programs": lambda argv: missing_program(argv, str(directory)),
+        "insecurities": lambda command: insecure_program(command, str(directory)),
+    }
+
+
 def _on_any_host(diagnostic: Diagnostic) -> Diagnostic:
     """A missing interface does not count here: configurations are checked on other machines than they run on."""
     if diagnostic.code != "no-such-interface" or diagnostic.severity is not Severity.FATAL:
         return diagnostic
     hint = f"`haxlb run` refuses it on this host; {diagnostic.hint}"
     return replace(diagnostic, severity=Severity.WARNING, hint=hint)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import json
+
+    click.echo(json.dumps(document, indent=2))
 
 
 def _print(path: Path, diagnostics: tuple[Diagnostic, ...], loaded: Loaded) -> None:

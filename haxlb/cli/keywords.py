@@ -17,13 +17,16 @@ SCHEMA = "haxlb.keywords/1"
 
 @click.command(short_help="Print what is known of keepalived.conf's keywords.")
 @click.argument("block", metavar="[WORD]", required=False)
+@click.option("--planned", is_flag=True, help="Only those that are planned, wholly or in part, and not done yet.")
 @click.option("--json", "as_object", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
-def keywords(block: str | None, *, as_object: bool) -> None:
+def keywords(block: str | None, *, planned: bool, as_object: bool) -> None:
     """Print the keywords of keepalived.conf, all or those that WORD names, one a line: arguments, ranges, defaults, and
     what is done, planned, ignored, refused.
 
     WORD is the keyword that opens a block (vrrp_instance, real_server, HTTP_GET, …), or `root` for what stands outside
     of blocks, and shows what may stand in it; or any keyword, and shows it in every block that has it.
+
+    `since` is the version of keepalived that brought it. What has no other remark is done.
     """
     table = [row for name in blocks() for row in rows(name)]
     found = [row for row in table if block is None or block == row.block]
@@ -32,6 +35,8 @@ def keywords(block: str | None, *, as_object: bool) -> None:
         known = [TOP_LEVEL, *blocks(), *(row.keyword for row in table)]
         hint = did_you_mean(block or "", known)
         raise click.BadParameter(f"no block and no keyword is called {block}{'; ' + hint if hint else ''}")
+    if planned:
+        found = [row for row in found if row.planned or row.status is Status.PLANNED]
     if as_object:
         click.echo(json.dumps({"schema": SCHEMA, "keywords": [_plain(each) for each in found]}, indent=2))
         return

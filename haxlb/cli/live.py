@@ -11,6 +11,7 @@ import click
 from haxlb.cli.client import ask_or_raise
 from haxlb.cli.options import runtime_dir_option
 from haxlb.cli.show import fetch
+from haxlb.cli.waiting import tell
 from haxlb.daemon.control import SetWeight
 from haxlb.daemon.live_weights import MOST, find_status
 from haxlb.model.errors import HaxlbError
@@ -25,7 +26,7 @@ _LOOK_EVERY_S: Final = 1.0
 @click.argument("number", metavar="N", type=click.IntRange(0, MOST))
 @runtime_dir_option()
 def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path) -> None:
-    """Give the real server RS of the virtual server VS the weight N, as if the file said so.
+    """Give the real server RS of the virtual server VS the weight N, 0 to 65535, as if the file said so.
 
     VS and RS are named as `haxlb show` does: `haxlb weight 10.0.0.1:80 192.168.1.11:80 5`. A reload of the file keeps
     the weight; `haxlb enable` ends it, and so does a restart of haxlb.
@@ -75,7 +76,7 @@ def enable(virtual_server: str, real_server: str, runtime_dir: Path) -> None:
 
 def _set(runtime_dir: Path, virtual_server: str, real_server: str, number: int | None) -> None:
     request = SetWeight(virtual_server=virtual_server, real_server=real_server, weight=number)
-    click.echo(ask_or_raise(runtime_dir, request).message)
+    click.echo(ask_or_raise(runtime_dir, request, tell).message)
 
 
 def _wait(runtime_dir: Path, virtual_server: str, real_server: str, timeout: float) -> None:

@@ -10,6 +10,7 @@ import click
 
 from haxlb.cli.client import ask
 from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.waiting import tell
 from haxlb.daemon.control import Reload
 
 SCHEMA = "haxlb.reload/1"
@@ -30,7 +31,7 @@ def reload(runtime_dir: Path, *, force: bool, as_json: bool) -> None:
     Exit codes: 0 in force; 1 in force, but something did not work; 4 refused; 69 no daemon answers; 71 the host lacks
     what the new one needs; 77 not permitted.
     """
-    answer = ask(runtime_dir, Reload(force=force))
+    answer = ask(runtime_dir, Reload(force=force), tell)
     if as_json:
         result = {
             "schema": SCHEMA,

@@ -58,7 +58,16 @@ def head(console: Console, status: NodeStatus) -> None:
     loaded = f"configuration {status.config_file}, loaded {ago(status.at, status.config_loaded_at)} ago"
     console.print(loaded, markup=False)
     if status.config_problem:
-        console.print(Text(f"the last reload was refused: {status.config_problem}", "bold red"))
+        outcome = (
+            "was refused, the configuration before it is in force" if status.config_refused else "is not all in force"
+        )
+        console.print(Text(f"the last reload {outcome}: {status.config_problem}", "bold red"))
+    if status.config_errors:
+        console.print(Text("the configuration in force has errors, and is without what they name:", "bold red"))
+        for each in status.config_errors:
+            console.print(f"  - {each}", markup=False)
+    if status.starting:
+        console.print(Text("haxlb is starting: the forwarder is compiled, and then the processes start", "bold yellow"))
 
 
 def _alarms(console: Console, status: NodeStatus) -> None:

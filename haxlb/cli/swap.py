@@ -8,6 +8,7 @@ import click
 
 from haxlb.cli.client import ask_or_raise
 from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.waiting import tell
 from haxlb.daemon.control import Swap
 
 
@@ -20,4 +21,4 @@ def swap(runtime_dir: Path) -> None:
 
     Exit codes: 0 swapped; 1 not swapped; 69 no daemon answers; 71 it cannot be compiled here; 77 not permitted.
     """
-    click.echo(ask_or_raise(runtime_dir, Swap()).message)
+    click.echo(ask_or_raise(runtime_dir, Swap(), tell).message)

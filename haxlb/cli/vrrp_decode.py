@@ -24,6 +24,8 @@ from haxlb.vrrp.envelope import Envelope, Finding, Layer, guess, unwrap
 SCHEMA = "haxlb.vrrp-decode/1"
 _STDIN = "-"
 _LAYERS = {"ethernet": Layer.ETHERNET, "ip": Layer.IP, "vrrp": Layer.VRRP}
+_SHORTEST = 8
+"""Bytes of a VRRP message without addresses: of a shorter one no field was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,14 +211,15 @@ class _Json(_Answer):
 def _lines(packet: _Packet, advert: Dissection) -> Iterator[str]:
     envelope = advert.envelope
     yield f"#{packet.number}{_when(packet.at_s)}{_route(envelope)}"
-    if advert.version or envelope.payload:
+    if advert.version or len(envelope.payload) >= _SHORTEST:
         kind = "ADVERTISEMENT" if advert.kind == 1 else f"type {advert.kind}"
         auth = f"  authentication {authentication(advert)}" if advert.version == 2 else ""  # noqa: PLR2004
         yield (
             f"    VRRPv{advert.version} {kind}  VRID {advert.vrid}  priority {advert.priority}{_meaning(advert)}"
             f"  every {advert.interval_us / SECOND_US:g} s{auth}  checksum 0x{advert.checksum:04x} {advert.form.value}"
         )
-        yield f"    {advert.count} addresses  {', '.join(map(str, advert.addresses)) or '-'}"
+        addresses = "address" if advert.count == 1 else "addresses"
+        yield f"    {advert.count} {addresses}  {', '.join(map(str, advert.addresses)) or '-'}"
     if envelope.auth is not None:
         ah = envelope.auth
         yield f"    AH  SPI 0x{ah.spi:08x}  sequence {ah.sequence}  check value {ah.icv.hex()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from haxlb.model.addresses import IPAddress
@@ -25,16 +25,20 @@ _LOWEST_CODE, _HIGHEST_CODE = 100, 599
 
 _INHERITED = frozenset({"delay_loop", "connect_timeout", "retry", "delay_before_retry", "warmup", "virtualhost"})
 """Keywords that a checker takes from its real server where it has them not, and that from its virtual server."""
-Said = Mapping[str, Any]
-"""Values of these keywords."""
+Said = dict[str, Any]
+"""Values of these keywords; sections that say nothing of their own share one."""
 _NOTHING: Said = {}
 
 
 def said(section: Section, around: Said = _NOTHING) -> Said:
     """What holds in a section: what it says itself, else what was said `around` it."""
-    if _INHERITED.isdisjoint(section.names):
-        return around
-    return {**around, **{name: section.value(name) for name in section.names if name in _INHERITED}}
+    known = around
+    for name in section.names:
+        if name in _INHERITED:
+            if known is around:
+                known = dict(around)
+            known[name] = section.value(name)
+    return known
 
 
 class CheckedServer(NamedTuple):

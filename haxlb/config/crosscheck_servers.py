@@ -35,7 +35,6 @@ def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> lis
                 f"the first stands at {first}; delete one",
             )
             continue
-        taken = [endpoint for endpoint in server.endpoints if endpoint in owners]
         if len(owners) + len(server.endpoints) > MOST_ENDPOINTS:
             complaints.error(
                 "too-many-endpoints",
@@ -44,15 +43,14 @@ def usable_servers(found: Iterable[PlacedServer], complaints: Complaints) -> lis
                 "serve networks by fewer addresses, or all ports of an address by one virtual_server",
             )
             continue
-        if taken:
-            _complain_of_taken(each, taken, owners[taken[0]], complaints)
-        own = tuple(endpoint for endpoint in server.endpoints if endpoint not in owners)
-        if not own:
+        taken = [endpoint for endpoint in server.endpoints if owners.setdefault(endpoint, each) is not each]
+        if not taken:
+            kept.append(each)
             continue
-        owners |= dict.fromkeys(own, each)
-        kept.append(
-            replace(each, virtual_server=replace(server, endpoint=own[0], more_endpoints=own[1:])) if taken else each
-        )
+        _complain_of_taken(each, taken, owners[taken[0]], complaints)
+        own = tuple(endpoint for endpoint in server.endpoints if owners[endpoint] is each)
+        if own:
+            kept.append(replace(each, virtual_server=replace(server, endpoint=own[0], more_endpoints=own[1:])))
     return kept
 
 
@@ -79,7 +77,7 @@ def check_targets(servers: Iterable[PlacedServer], instances: Iterable[PlacedIns
     seen: set[IPAddress] = set()
     for placed in servers if virtual else ():
         served = {each.address for each in placed.virtual_server.endpoints}
-        for server, where in placed.targets:
+        for server, line in placed.targets:
             owner = virtual.get(server.address)
             # That of its own virtual server has been complained of.
             if owner is None or server.address in seen | served:
@@ -87,7 +85,7 @@ def check_targets(servers: Iterable[PlacedServer], instances: Iterable[PlacedIns
             seen.add(server.address)
             complaints.warning(
                 "server-is-vip",
-                where,
+                line.argument,
                 f"{server.key} is a virtual address of {owner}: packets would go to whoever is MASTER of it",
                 "name the server's own address",
             )
@@ -155,7 +153,7 @@ def check_links(servers: Iterable[PlacedServer], networks: tuple[IPv4Network, ..
     """
     seen: set[IPAddress] = set()
     for each in servers:
-        for server, where in each.targets:
+        for server, line in each.targets:
             address = server.address
             if server.method is not ForwardingMethod.DR or address.version != 4 or address in seen:  # noqa: PLR2004 - the family
                 continue
@@ -164,7 +162,7 @@ def check_links(servers: Iterable[PlacedServer], networks: tuple[IPv4Network, ..
             seen.add(address)
             complaints.warning(
                 "off-link-server",
-                where,
+                line.argument,
                 f"{address} is in none of this host's networks: DR reaches servers on the same link only",
                 f"this host is connected to {', '.join(map(str, networks[:_SHOWN]))}; lvs_method TUN goes through"
                 " routers",

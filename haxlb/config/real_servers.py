@@ -14,11 +14,18 @@ from haxlb.model.addresses import IPAddress, Protocol
 from haxlb.model.node import ForwardingMethod, RealServer
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
-from keepalived_compat.source import Span
 
 HEAVIEST = 65_535
 """Weights are 16 bits wide in the forwarder (bpf/abi.h)."""
 _OF_SERVICE = "the method of the virtual server counts"
+_OPTIONS = frozenset(
+    {"lvs_method", "inhibit_on_failure", "notify_up", "notify_down", "smtp_alert", "uthreshold", "lthreshold"}
+)
+"""What most real servers of a large file do not say."""
+_NOTHING = Section("real_server")
+
+PlacedReal = tuple[RealServer, Entry]
+"""A server, and the line that opens it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,32 +49,38 @@ class RealServerReader:
         self._complaints = complaints
         self._said: Said = said(service.section)
         """To all checkers of the real servers."""
-        self._placed: list[tuple[RealServer, Span]] = []
+        head = service.head
+        self._usual_port = head.port if head.one_port else None
+        """To name it changes nothing; None where there are several."""
+        self._usual = self._options(_NOTHING, service.method)
+        """Of a server that says nothing of its own."""
+        self._placed: list[PlacedReal] = []
 
     @property
-    def placed(self) -> tuple[tuple[RealServer, Span], ...]:
+    def placed(self) -> tuple[PlacedReal, ...]:
         """The servers that were read and are used, and where they stand."""
         return tuple(self._placed)
 
     def read_all(self) -> tuple[RealServer, ...]:
         """The real servers in file order."""
-        found: dict[tuple[IPAddress, int], tuple[RealServer, Span]] = {}
+        found: dict[tuple[IPAddress, int], PlacedReal] = {}
         for entry in self._section.all("real_server"):
             server = self._real_server(entry)
             if server is None:
                 continue
-            first, place = found.setdefault((server.address, server.port), (server, entry.argument_span))
-            if first is server:
+            placed = (server, entry)
+            first = found.setdefault((server.address, server.port), placed)
+            if first is placed:
                 continue
             self._complaints.error(
                 "duplicate-server",
                 entry.argument_span,
                 f"real_server {server.key} stands twice in {self._service.title}; the second is not used,"
                 " as in keepalived",
-                f"the first stands at {place}; delete one",
+                f"the first stands at {first[1].argument_span}; delete one",
             )
         self._placed += found.values()
-        return tuple(server for server, _ in found.values())
+        return tuple([server for server, _ in found.values()])
 
     def read_sorry(self) -> RealServer | None:
         """The sorry server, None when there is none."""
@@ -80,25 +93,20 @@ class RealServerReader:
         if not self._fits(entry, method):
             return None
         sorry = RealServer(address=entry.value[0], port=self._port(entry, method), **_method_fields(method))
-        self._placed.append((sorry, entry.argument_span))
+        self._placed.append((sorry, entry))
         return sorry
 
     def _real_server(self, entry: Entry) -> RealServer | None:
         address, written = entry.value
-        section = entry.section if entry.section is not None else Section("real_server")
-        line = section.entry("lvs_method")
-        method = None if line is None else read_method(line, self._complaints, loss=_OF_SERVICE)
-        method = method or self._service.method
-        checked = CheckedServer(
-            section=section,
-            said=said(section, self._said),
-            address=address,
-            port=written or self._service.head.port,
-        )
+        section = entry.section if entry.section is not None else _NOTHING
+        method, options = self._service.method, self._usual
+        if not _OPTIONS.isdisjoint(section.names):
+            method = self._method(section)
+            options = self._options(section, method)
+        checked = CheckedServer(section, said(section, self._said), address, written or self._service.head.port)
         # All of it is read even where a part makes it unusable: every complaint at once.
         checks = tuple(read_checks(checked, self._complaints))
         weight = self._weight(section)
-        thresholds = self._thresholds(section)
         if not self._fits(entry, method):
             return None
         if not checks and not any(name.endswith(("_CHECK", "_GET")) for name in section.refused):
@@ -112,16 +120,29 @@ class RealServerReader:
             address=address,
             port=self._port(entry, method),
             weight=weight,
-            inhibit_on_failure=section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
             checks=checks,
-            notify_up=command_of(section, "notify_up"),
-            notify_up_at_start=self._defaults.notify_up_at_start and bool(command_of(section, "notify_up")),
-            notify_down=command_of(section, "notify_down"),
-            smtp_alert=section.value("smtp_alert", self._defaults.smtp_alert_server),
-            upper_threshold=thresholds[0],
-            lower_threshold=thresholds[1],
-            **_method_fields(method),
+            **options,
         )
+
+    def _method(self, section: Section) -> Method:
+        line = section.entry("lvs_method")
+        method = None if line is None else read_method(line, self._complaints, loss=_OF_SERVICE)
+        return method or self._service.method
+
+    def _options(self, section: Section, method: Method) -> dict[str, Any]:
+        """The fields of RealServer that `_OPTIONS` are about."""
+        upper, lower = self._thresholds(section)
+        notify_up = command_of(section, "notify_up")
+        return {
+            "inhibit_on_failure": section.value("inhibit_on_failure", self._section.has("inhibit_on_failure")),
+            "notify_up": notify_up,
+            "notify_up_at_start": self._defaults.notify_up_at_start and bool(notify_up),
+            "notify_down": command_of(section, "notify_down"),
+            "smtp_alert": section.value("smtp_alert", self._defaults.smtp_alert_server),
+            "upper_threshold": upper,
+            "lower_threshold": lower,
+            **_method_fields(method),
+        }
 
     def _fits(self, entry: Entry, method: Method) -> bool:
         """Packets of the virtual server can be given to it by this method; says so when not."""
@@ -160,7 +181,7 @@ class RealServerReader:
         """The port that packets have when they reach the server; 0 = that of the packet."""
         written: int | None = entry.value[1]
         head = self._service.head
-        if written is None or (written == head.port and head.one_port):
+        if written is None or written == self._usual_port:
             return head.port
         if not method.keeps_ports and not head.all_ports:
             return written

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from haxlb.config.server_groups import MOST_ENDPOINTS, ServerGroups, addresses, size
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
 from haxlb.model.groups import AddressRange
+from haxlb.model.made_often import made_often
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import did_you_mean
 from keepalived_compat.section import Entry
@@ -19,6 +20,7 @@ _LARGEST_MARK = 2**32 - 1
 _SYNTAX = "virtual_server ADDRESS [PORT], virtual_server group NAME or virtual_server fwmark MARK"
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     """What a `virtual_server` serves, of whatever protocol. Made by `of`."""
@@ -28,24 +30,23 @@ class Head:
     families: frozenset[int]
     """4, 6 or both."""
     ports: frozenset[int]
+    port: int
+    """The one that all places have; 0 = that of the packet."""
     group: str = ""
     fwmark: int = 0
 
     @classmethod
     def of(cls, places: tuple[tuple[IPAddress, int], ...], *, group: str = "", fwmark: int = 0) -> Head:
         """From its places, of which there may be many thousands."""
+        ports = frozenset([number for _, number in places])
         return cls(
             places=places,
-            families=frozenset(address.version for address, _ in places),
-            ports=frozenset(number for _, number in places),
+            families=frozenset([address.version for address, _ in places]),
+            ports=ports,
+            port=places[0][1] if len(ports) == 1 else 0,
             group=group,
             fwmark=fwmark,
         )
-
-    @property
-    def port(self) -> int:
-        """The one that all places have; 0 = that of the packet."""
-        return next(iter(self.ports)) if self.one_port else 0
 
     @property
     def one_port(self) -> bool:
@@ -59,24 +60,25 @@ class Head:
 
     def endpoints(self, protocol: Protocol) -> tuple[Endpoint, ...]:
         """The places with a protocol."""
-        return tuple(Endpoint(address=address, port=number, protocol=protocol) for address, number in self.places)
+        return tuple([Endpoint(address=address, port=number, protocol=protocol) for address, number in self.places])
 
 
 class HeadReader:
     """Reads the line that opens a `virtual_server`."""
 
     def __init__(self, entry: Entry, groups: ServerGroups, complaints: Complaints) -> None:
-        self._words = entry.words[1:]
+        self._entry = entry
+        self._texts = entry.texts[1:]
         self._where: Span = entry.argument_span
         self._groups = groups
         self._complaints = complaints
 
     def read(self, family: str) -> Head | None:
         """What it serves; `family` is ip_family's word or empty. None when it cannot be used: it has been said why."""
-        kind = self._words[0].text
+        kind = self._texts[0]
         if kind not in ("group", "fwmark"):
             return self._address(family)
-        if len(self._words) == 1:
+        if len(self._texts) == 1:
             self._complaints.error(
                 "missing-argument", self._where, f"virtual_server: `{kind}` lacks its argument; it is left out", _SYNTAX
             )
@@ -86,8 +88,8 @@ class HeadReader:
 
     def _address(self, family: str) -> Head | None:
         try:
-            taken = endpoint_address(self._words[0].text)
-            number = port(self._words[1].text) if len(self._words) > 1 else None
+            taken = endpoint_address(self._texts[0])
+            number = port(self._texts[1]) if len(self._texts) > 1 else None
         except Unusable as problem:
             self._complaints.error(
                 "bad-value",
@@ -109,7 +111,7 @@ class HeadReader:
         return Head.of(((address, number or 0),))
 
     def _group(self) -> Head | None:
-        word = self._words[1]
+        word = self._entry.words[2]
         group = self._groups.get(word.text)
         if group is None:
             if word.text not in self._groups.written:
@@ -137,7 +139,7 @@ class HeadReader:
         return self._head(ranges, group=group.name)
 
     def _fwmark(self, family: int | None) -> Head | None:
-        word = self._words[1]
+        word = self._entry.words[2]
         mark = whole_number(word.text)
         if mark is None or not 0 < mark <= _LARGEST_MARK:
             self._complaints.error(
@@ -159,7 +161,7 @@ class HeadReader:
             self._complaints.error(
                 "too-many-endpoints",
                 self._where,
-                f"virtual_server {self._words[0].text} {self._words[1].text} would serve {number} addresses,"
+                f"virtual_server {self._texts[0]} {self._texts[1]} would serve {number} addresses,"
                 f" {MOST_ENDPOINTS} are possible; it is left out",
                 "divide the group, and name the addresses that there are",
             )
@@ -176,7 +178,8 @@ class HeadReader:
         )
 
     def _surplus(self, wanted: int) -> None:
-        for word in self._words[wanted : wanted + 1]:
+        if len(self._texts) > wanted:
+            word = self._entry.words[1 + wanted]
             self._complaints.warning(
                 "surplus-words", word, f"`virtual_server` takes no further words: `{word.text}` is ignored"
             )

@@ -46,12 +46,19 @@ def method_text(method: Method) -> str:
     return " ".join(words)
 
 
+_PLAIN = {each.value: Method(kind=each) for each in (ForwardingMethod.NAT, ForwardingMethod.DR)}
+"""Those that have no options."""
+
+
 class _Refused(Exception):
     """The line is not used; it has been said why."""
 
 
 def read_method(entry: Entry, complaints: Complaints, *, loss: str) -> Method | None:
     """The method that a line names, None when it cannot be used; `loss` says what counts then."""
+    _, name, *options = entry.texts
+    if name in _PLAIN and not options:
+        return _PLAIN[name]
     try:
         kind = _kind(entry, complaints, loss)
         if kind is ForwardingMethod.TUN:

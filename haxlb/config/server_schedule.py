@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 
 from haxlb.config.flow_timeouts import LONGEST_S
@@ -45,10 +45,20 @@ class ScheduleReader:
     def read(self, head: Head | None, protocol: Protocol) -> Schedule:
         """All of it; without a head that can be used only to complain."""
         scheduler = self._scheduler()
-        schedule = Schedule(
-            scheduler=scheduler, mh_port=self._hash_port(scheduler), one_packet=self._one_packet(protocol)
+        mh_port, one_packet = self._hash_port(scheduler), self._one_packet(protocol)
+        persistence_s, bits = 0, None
+        if head is not None:
+            # One client goes to one server all the same; to record it would only cost memory.
+            by_address = scheduler.hashes and not mh_port
+            bits = self._granularity(head)
+            persistence_s = self._persistence(head, scheduler, by_address=by_address, granularity=bits)
+        return Schedule(
+            scheduler=scheduler,
+            mh_port=mh_port,
+            persistence_s=persistence_s,
+            persistence_granularity=bits,
+            one_packet=one_packet,
         )
-        return schedule if head is None else self._persistence(schedule, head)
 
     def _scheduler(self) -> Scheduler:
         entry = self._section.entry("lb_algo")
@@ -101,8 +111,8 @@ class ScheduleReader:
             return False
         return entry is not None
 
-    def _persistence(self, schedule: Schedule, head: Head) -> Schedule:
-        granularity = self._granularity(head)
+    def _persistence(self, head: Head, scheduler: Scheduler, *, by_address: bool, granularity: int | None) -> int:
+        """In seconds."""
         entry = self._section.entry("persistence_timeout")
         seconds = 0
         if entry is not None:
@@ -114,8 +124,6 @@ class ScheduleReader:
                 "persistence_timeout 0 is taken as no persistence; keepalived calls it invalid and does the same",
                 "delete the line",
             )
-        # One client goes to one server all the same; to record it would only cost memory.
-        by_address = schedule.scheduler.hashes and not schedule.mh_port
         if not seconds and granularity is not None:
             seconds = PERSISTENCE_S
         elif not seconds and head.all_ports and not by_address:
@@ -131,12 +139,12 @@ class ScheduleReader:
             self._complaints.note(
                 "useless-persistence",
                 entry.span,
-                f"`lb_algo {schedule.scheduler.value}` already sends all connections of a client to one server;"
+                f"`lb_algo {scheduler.value}` already sends all connections of a client to one server;"
                 " persistence_timeout keeps it there when servers come and go, at the price of a record for each"
                 " connection",
                 "without it the forwarder needs no records",
             )
-        return replace(schedule, persistence_s=seconds, persistence_granularity=granularity)
+        return seconds
 
     def _bounded(self, entry: Entry) -> int:
         if entry.value > LONGEST_S:

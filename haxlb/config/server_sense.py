@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from haxlb.config.real_servers import PlacedReal
 from haxlb.config.server_head import Head
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
@@ -14,6 +15,10 @@ from keepalived_compat.source import Span
 
 MOST_COMPARED = 256
 """Servers that a scheduler looks at for each new flow (bpf/choose.h)."""
+
+
+_NAT = ForwardingMethod.NAT
+"""Python 3.11 takes longer to look a member up in its class than to compare it."""
 
 
 class ServerSense:
@@ -50,14 +55,14 @@ class ServerSense:
                     )
                     return
 
-    def complain_of_targets(self, head: Head, targets: Iterable[tuple[RealServer, Span]]) -> None:
+    def complain_of_targets(self, head: Head, targets: Iterable[PlacedReal]) -> None:
         """No server has an address that is served: its packets would come back to the director."""
         served = {address for address, _ in head.places}
-        for each, where in targets:
-            if each.address in served and each.method is not ForwardingMethod.NAT:
+        for each, line in targets:
+            if each.method is not _NAT and each.address in served:
                 self._complaints.warning(
                     "server-is-vip",
-                    where,
+                    line.argument,
                     f"{each.key} is a virtual address of {self._title}: to find the server that has it, a director"
                     " asks for an address of its own",
                     "name the server's own address",

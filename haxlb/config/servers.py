@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from haxlb.config.commands import command_of
 from haxlb.config.defaults import Defaults
-from haxlb.config.real_servers import RealServerReader, Service
+from haxlb.config.real_servers import PlacedReal, RealServerReader, Service
 from haxlb.config.server_groups import ServerGroups
 from haxlb.config.server_head import HeadReader
 from haxlb.config.server_method import Method, read_method
@@ -27,8 +27,11 @@ class PlacedServer:
     head: Span
     section: Section
     """What its block says."""
-    targets: tuple[tuple[RealServer, Span], ...] = ()
+    targets: tuple[PlacedReal, ...] = ()
     """The servers that packets are forwarded to, the sorry server included."""
+
+
+_PROTOCOLS = {each.value: each for each in Protocol}
 
 
 class VirtualServerReader:
@@ -40,7 +43,8 @@ class VirtualServerReader:
         self._groups = groups
         self._section = entry.section if entry.section is not None else Section("virtual_server")
         self._complaints = complaints
-        self._title = " ".join(each.text for each in entry.words[:3])
+        self._texts = entry.texts
+        self._title = " ".join(self._texts[:3])
         self._where = entry.argument_span
 
     def read(self) -> PlacedServer | None:
@@ -113,9 +117,9 @@ class VirtualServerReader:
 
     def _protocol(self) -> Protocol:
         entry = self._section.entry("protocol")
-        marked = self._entry.words[1].text == "fwmark"
+        marked = self._texts[1] == "fwmark"
         if entry is not None:
-            return Protocol(entry.value)
+            return _PROTOCOLS[entry.value]
         if "protocol" in self._section.refused:
             return Protocol.UDP
         if marked:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from haxlb.daemon.chronicle import Chronicle
+from haxlb.daemon.complaints import errors_counted, errors_in_brief, log_complaints
 from haxlb.daemon.control import Answer, Failover, Reload, Resume, SetWeight, Step, Swap
 from haxlb.daemon.handover import HandOverProcedure
 from haxlb.daemon.live_weights import MOST, find
@@ -21,6 +22,7 @@ from haxlb.daemon.survey import Survey
 from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.status import InstanceStatus
 
+_COMPILING = Step(subject="", step="compile", ok=True, reason="the forwarder is being compiled, traffic flows on")
 Changing = Reload | Failover | Resume | Swap | SetWeight
 
 
@@ -43,8 +45,11 @@ class Commands:
         reloader: ReloadProcedure,
         on_peers: Callable[[], None],
         on_addresses: Callable[[], None],
+        findings: Findings = (),
     ) -> None:
-        """`on_peers` is called when the interfaces or the configured peers may have changed.
+        """`findings` are of the configuration that haxlb is started with.
+
+        `on_peers` is called when the interfaces or the configured peers may have changed.
 
         `on_addresses`: when virtual addresses or their interfaces have.
         """
@@ -65,6 +70,10 @@ class Commands:
         """When the configuration in force was loaded, seconds since the epoch."""
         self.config_problem = ""
         """What is wrong with the file as it was read last; empty = nothing."""
+        self.config_refused = False
+        """Nothing of it is in force: the one before is."""
+        self.config_errors = errors_in_brief(findings)
+        """Of the file in force: what they name is left out."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: Changing, step: Callable[[Step], None]) -> AsyncIterator[None]:
@@ -86,7 +95,7 @@ class Commands:
         """Do it; `step` hears of the steps of a longer one. Raises HaxlbError."""
         match request:
             case Reload():
-                return await self._reload(request)
+                return await self._reload(request, step)
             case Failover() | Resume() if not self.started:
                 return Answer(ok=False, exit_code=1, message="haxlb is still starting", remedy="see haxlb show")
             case Failover():
@@ -94,32 +103,35 @@ class Commands:
             case Resume():
                 return self._resume(request)
             case Swap():
-                return await self._swap()
+                return await self._swap(step)
             case SetWeight():
                 return await self._set_weight(request)
 
-    async def _reload(self, request: Reload) -> Answer:
+    async def _reload(self, request: Reload, step: Callable[[Step], None]) -> Answer:
         try:
             loaded = await self._world.config.load()
         except RefusedConfig as refused:
+            log_complaints(self._world.log, refused.findings)
             return self._refuse_reload(refused, refused.report, refused.findings)
+        log_complaints(self._world.log, loaded.findings)
         doubt = error_that_removes(self._standing.config, loaded.config, loaded.findings)
         if doubt and not request.force:
             doubtful = RefusedConfig(doubt, remedy="correct the file; if it is meant so: `haxlb reload --force`")
             return self._refuse_reload(doubtful, loaded.report, loaded.findings)
         try:
-            change, problems = await self._reloader.run(loaded.config)
+            change, problems = await self._reloader.run(loaded.config, lambda: step(_COMPILING))
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
         self._notifier.refresh(reloaded=True)
-        self.config_problem = "; ".join(problems)
+        self.config_problem, self.config_refused = "; ".join(problems), False
+        self.config_errors = errors_in_brief(loaded.findings)
         self.loaded_at = self._world.wall.wall()
         if change.frames:
             self._on_addresses()
         if change.speaker:
             self._on_peers()
             self._processes.spare.provide()
-        said = "; ".join((f"reloaded: {change.summary}", *change.later))
+        said = "; ".join((f"reloaded: {change.summary}", *change.later, *errors_counted(loaded.findings)))
         self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self.config_problem)
         return Answer(
             ok=not problems,
@@ -130,7 +142,7 @@ class Commands:
         )
 
     def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
-        self.config_problem = str(problem)
+        self.config_problem, self.config_refused = str(problem), True
         self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
         return Answer(
             ok=False,
@@ -183,9 +195,10 @@ class Commands:
         self._chronicle.note("info", "resumed", f"resumed: {chosen}", instances=chosen)
         return Answer(ok=True, message=f"resumed: {chosen}")
 
-    async def _swap(self) -> Answer:
+    async def _swap(self, step: Callable[[Step], None]) -> Answer:
         if not self._processes.running("checker"):
             return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
+        step(_COMPILING)
         program = await self._world.builder.compile(self._standing.config)
         problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
         if problem:

@@ -98,7 +98,8 @@ def find(config: NodeConfig, virtual_server: str, server: str) -> tuple[VirtualS
         if each.key == server or (str(each.address) == server and _alone(found, each)):
             return found, each
     known = [each.key for each in found.real_servers]
-    if found.sorry_server is not None and found.sorry_server.key == server:
+    sorry = found.sorry_server
+    if sorry is not None and server in (sorry.key, str(sorry.address)):
         raise NoSuchServer(
             f"{server} is the sorry server of {found.name}: it has no weight",
             remedy="it serves when the quorum is lost, and only then",

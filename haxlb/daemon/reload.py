@@ -121,8 +121,11 @@ class ReloadProcedure:
         self.roles = asyncio.Lock()
         """Held while orders are given that decide which roles there are, and who has them."""
 
-    async def run(self, config: NodeConfig) -> tuple[Change, list[str]]:
-        """Put this configuration in force; what changed, and what did not work. Raises HostError: nothing changed."""
+    async def run(self, config: NodeConfig, on_compile: Callable[[], None]) -> tuple[Change, list[str]]:
+        """Put this configuration in force; what changed, and what did not work. Raises HostError: nothing changed.
+
+        `on_compile` is called before the forwarder is compiled, which may take a minute.
+        """
         standing = self._standing
         change = compare(standing.config, config)
         config = replace(config, node=standing.config.node)
@@ -132,10 +135,12 @@ class ReloadProcedure:
         program = standing.program
         if change.checker and config.virtual_servers:
             if not self._processes.known("checker"):
+                on_compile()
                 program = await self._build(config)
             elif too_much := self._world.builder.excess(config):
                 raise HostError(too_much, remedy=_REMAKE)
             elif self._world.builder.outdated(config):
+                on_compile()
                 program = await self._world.builder.extend(config)
         async with self.roles:
             self._world.routers.claim(config.instances)

@@ -93,6 +93,7 @@ class Supervisor:
             reloader=ReloadProcedure(world, self._standing, self._processes, self._chronicle, build=self._build),
             on_peers=self._tell_peers,
             on_addresses=self._crafting.for_configuration,
+            findings=loaded.findings,
         )
         self._stopping = asyncio.Event()
         self._stop_reason = ""
@@ -133,6 +134,8 @@ class Supervisor:
 
     async def _start_all(self) -> None:
         standing, config = self._standing, self._standing.config
+        # The forwarder may take seconds to compile: who has started haxlb by hand must see that something happens.
+        self._world.log.log("info", "starting", version=__version__, node=config.node, config=self._world.config.path)
         await self._notifier.begin()
         self._chronicle.configure(config.instances, config.mqtt)
         self._world.broker.configure(config.mqtt, config.node)
@@ -342,6 +345,9 @@ class Supervisor:
             config_file=self._world.config.path,
             config_loaded_at=self._commands.loaded_at,
             config_problem=self._commands.config_problem,
+            config_refused=self._commands.config_refused,
+            config_errors=self._commands.config_errors,
+            starting=not self._commands.started,
             instances=self._survey.instances,
             lag=self._survey.lag,
             virtual_servers=self._standing.weights.marked(self._survey.virtual_servers, self._standing.config),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ipaddress import IPv4Address
 from typing import Final
 
@@ -15,6 +16,14 @@ def mix(a: int, b: int) -> int:
     mixed = (a << 32 | b) * 0x9E3779B97F4A7C15 & _LONG
     mixed ^= mixed >> 29
     return (mixed * 0xBF58476D1CE4E5B9 & _LONG) >> 32
+
+
+def mixed(several: Iterable[int], b: int, mask: int) -> list[int]:
+    """`mix(a, b) & mask` of each, without a call for each: thousands of slots are looked for at once."""
+    return [
+        ((product := (a << 32 | b) * 0x9E3779B97F4A7C15 & _LONG) ^ product >> 29) * 0xBF58476D1CE4E5B9 >> 32 & mask
+        for a in several
+    ]
 
 
 def _mix_address(seed: int, packed: bytes) -> int:

@@ -13,6 +13,7 @@ from itertools import filterfalse
 
 from haxlb.forwarding.arena import Arena, Extent
 from haxlb.forwarding.layout import ELEMENT_BYTES, EXCEPTION_BYTES, EXCEPTION_ELEMENTS, Sizes
+from haxlb.forwarding.maglev import Populate, populate
 from haxlb.forwarding.records import BackendRecord, FrontendRecord, Generation, ServiceRecord
 from haxlb.forwarding.ring import Recipe, elements_of
 from haxlb.forwarding.wanted import WantedService
@@ -38,9 +39,11 @@ class Ledger:
         backends: Mapping[int, BackendRecord] | None = None,
         rings: memoryview,
         exceptions: memoryview,
+        populate: Populate = populate,
     ) -> None:
-        """`rings` and `exceptions` are those maps, as they are whenever they are read."""
+        """`rings` and `exceptions` are those maps, as they are whenever they are read; `populate` is maglev's."""
         self.sizes = sizes
+        self.populate = populate
         self.frontends = dict(frontends or {})
         self.withdrawn = dict(withdrawn or {})
         """The last frontends of endpoints that are not offered any more."""

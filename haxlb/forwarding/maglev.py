@@ -8,36 +8,29 @@ spares the packet a division.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import cycle, islice
 
 from haxlb.forwarding.sequence import sequence
 
+Preference = tuple[int, int]
+"""The slot that a server wants most, and the (odd) step to the one that it wants next."""
+Populate = Callable[[Sequence[Preference], Sequence[int], int], "array[int]"]
+"""What `populate` does."""
 
-def maglev(seeds: Sequence[bytes], weights: Sequence[int], size: int) -> array[int]:
-    """`size` slots (a power of two), each the position of a server in `seeds`; empty when there is none.
 
-    A server's preferences depend on its seed alone, so directors that know the same servers have the same ring.
-    Weights are at least 1: turns to take a slot are dealt out by weight.
+def populate(preferences: Sequence[Preference], turns: Sequence[int], size: int) -> array[int]:
+    """For each of `size` slots (a power of two) who takes it: a position in `preferences`.
+
+    `turns`: a cycle of such positions. Whose turn it is takes, of the slots that are free, the one that it wants most.
     """
-    return _maglev(tuple(seeds), tuple(weights), size)
-
-
-@lru_cache(maxsize=1024)  # of 32 KiB each, if there are so many sets of servers: a failure needs the ring of before
-def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int) -> array[int]:
-    if not seeds:
-        return array("H")
     mask = size - 1
-    following, steps = [], []
-    for seed in seeds:
-        digest = int.from_bytes(blake2b(seed, digest_size=8).digest(), "big")
-        following.append(digest & mask)
-        steps.append(digest >> 32 & mask | 1)
+    following, steps = [slot for slot, _ in preferences], [step for _, step in preferences]
     ring = array("H", bytes(2 * size))
     taken = bytearray(size)
-    for server in islice(cycle(sequence(weights, size)), size):
+    for server in islice(cycle(turns), size):
         slot, step = following[server], steps[server]
         while taken[slot]:
             slot = slot + step & mask
@@ -45,6 +38,27 @@ def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int) -> ar
         ring[slot] = server
         following[server] = slot
     return ring
+
+
+def maglev(seeds: Sequence[bytes], weights: Sequence[int], size: int, populate: Populate = populate) -> array[int]:
+    """`size` slots (a power of two), each the position of a server in `seeds`; empty when there is none.
+
+    A server's preferences depend on its seed alone, so directors that know the same servers have the same ring.
+    Weights are at least 1: turns to take a slot are dealt out by weight. `populate`: one that is as good.
+    """
+    return _maglev(tuple(seeds), tuple(weights), size, populate)
+
+
+@lru_cache(maxsize=1024)  # of 32 KiB each, if there are so many sets of servers: a failure needs the ring of before
+def _maglev(seeds: tuple[bytes, ...], weights: tuple[int, ...], size: int, populate: Populate) -> array[int]:
+    if not seeds:
+        return array("H")
+    mask = size - 1
+    digests = [int.from_bytes(blake2b(seed, digest_size=8).digest(), "big") for seed in seeds]
+    return populate([(each & mask, each >> 32 & mask | 1) for each in digests], _turns(weights, size), size)
+
+
+_turns = lru_cache(maxsize=64)(sequence)
 
 
 def forget() -> None:

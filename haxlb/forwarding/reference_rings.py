@@ -110,8 +110,9 @@ class Rings:
 
 def _slots(service: WantedService) -> Slots:
     places = range(1, len(service.servers) + 1)
-    keys = tuple(service.servers[place - 1].key for place in slots_of(recipe_of(service, places)))
-    return Slots(keys=keys, kind=kind_of(service))
+    keys = [each.key for each in service.servers]
+    slots = slots_of(recipe_of(service, places))
+    return Slots(keys=tuple(keys[place - 1] for place in slots), kind=kind_of(service))
 
 
 def _after(ring: Ring | None, slots: Slots, *, stateless: bool, now_s: float) -> Ring:

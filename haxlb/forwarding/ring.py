@@ -17,9 +17,9 @@ from hashlib import blake2b
 from itertools import compress
 from typing import Final
 
-from haxlb.forwarding.hashing import mix
+from haxlb.forwarding.hashing import mix, mixed
 from haxlb.forwarding.layout import LIST_SERVERS, RING_SLOTS, RING_SLOTS_PER_ELEMENT
-from haxlb.forwarding.maglev import maglev
+from haxlb.forwarding.maglev import Populate, maglev, populate
 from haxlb.forwarding.records import GenerationFlag
 from haxlb.forwarding.sequence import sequence
 from haxlb.forwarding.wanted import WantedServer, WantedService
@@ -32,6 +32,7 @@ _WALK: Final = 6
 _ONE_SERVER_SLOTS: Final = RING_SLOTS_PER_ELEMENT
 _BYTE_INDICES: Final = 256
 _NOT: Final = b"\1" + bytes(255)
+_FIRST: Final = bytes(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ def recipe_of(wanted: WantedService, indices: Sequence[int | None]) -> Recipe:
             remedy="use wrr or mh, or fewer real servers",
         )
     servers = sorted(zip(wanted.servers, indices, strict=True), key=_place)
-    seed = _seeds(tuple((each.address, each.port) for each, _ in servers)) if wanted.scheduler.hashes else None
+    seed = _seeds(each.address for each, _ in servers) if wanted.scheduler.hashes else None
     # Equal turns whatever the weights: that is what rr means.
     equal = wanted.scheduler is Scheduler.RR
     return Recipe(
@@ -79,8 +80,8 @@ def recipe_of(wanted: WantedService, indices: Sequence[int | None]) -> Recipe:
     )
 
 
-def slots_of(recipe: Recipe) -> array[int]:
-    """Backend indices; empty when no server lives."""
+def slots_of(recipe: Recipe, populate: Populate = populate) -> array[int]:
+    """Backend indices; empty when no server lives. `populate`: how the ring of a hash scheduler is filled."""
     living = [each for each in recipe.servers if each[3]]
     if not living:
         return array("H")
@@ -93,7 +94,10 @@ def slots_of(recipe: Recipe) -> array[int]:
         [seed for seed, _, _, _ in recipe.servers],
         [weight for _, weight, _, _ in recipe.servers],
         ring_length(len(recipe.servers)),
+        populate,
     )
+    # Already now, when nobody waits: 5 ms, which the first failure would take longer.
+    _first_steps(len(base))
     if len(living) < len(recipe.servers):
         base = _with_stand_ins(base, recipe)
     return _translated(base, [index for _, _, index, _ in recipe.servers])
@@ -114,24 +118,37 @@ def _with_stand_ins(base: array[int], recipe: Recipe) -> array[int]:
     alive = bytearray(living for _, _, _, living in recipe.servers)
     ring = array("H", base)
     mask = len(base) - 1
-    few: list[tuple[int, int, int]] | None = None
     if sum(alive) == 1:
         return array("H", [alive.index(1)]) * len(base)
-    dead = bytes(map(alive.__getitem__, base)).translate(_NOT)
-    for slot in compress(range(len(base)), dead):
-        for step in range(_WALK):
-            stand_in = base[mix(slot, step) & mask]
+    if len(alive) > _BYTE_INDICES:
+        dead = bytes(map(alive.__getitem__, base)).translate(_NOT)
+    else:
+        dead = _bytes_of(base.tobytes()).translate(alive.translate(_NOT).ljust(_BYTE_INDICES, b"\0"))
+    left = list(compress(range(len(base)), dead))
+    for step in range(_WALK):
+        to = mixed(left, step, mask) if step else map(_first_steps(len(base)).__getitem__, left)
+        still = []
+        for slot, stand_in in zip(left, map(base.__getitem__, to), strict=True):
             if alive[stand_in]:
                 ring[slot] = stand_in
-                break
-        else:
-            few = few or [
-                (position, int.from_bytes(blake2b(seed, digest_size=4).digest(), "big"), weight)
-                for position, (seed, weight, _, living) in enumerate(recipe.servers)
-                if living
-            ]
+            else:
+                still.append(slot)
+        left = still
+    if left:
+        few = [
+            (position, int.from_bytes(blake2b(seed, digest_size=4).digest(), "big"), weight)
+            for position, (seed, weight, _, living) in enumerate(recipe.servers)
+            if living
+        ]
+        for slot in left:
             ring[slot] = _highest(slot, few)
     return ring
+
+
+@lru_cache(maxsize=2)  # there are two lengths
+def _first_steps(length: int) -> array[int]:
+    """Where the walk of each slot leads first."""
+    return array("H", mixed(range(length), 0, length - 1))
 
 
 def _highest(slot: int, living: Iterable[tuple[int, int, int]]) -> int:
@@ -148,7 +165,10 @@ def _translated(positions: array[int], indices: Sequence[int]) -> array[int]:
     for position, index in enumerate(indices):
         low[position], high[position] = index & 0xFF, index >> 8
     both = bytearray(2 * len(narrow))
-    both[0::2], both[1::2] = narrow.translate(low), narrow.translate(high)
+    both[0::2] = narrow.translate(low)
+    # Nearly always the servers of a service have indices in a row.
+    alike = len(set(high[: len(indices)])) == 1
+    both[1::2] = high[:1] * len(narrow) if alike else narrow.translate(high)
     return array("H", bytes(both))
 
 
@@ -172,18 +192,20 @@ def seeds(servers: Iterable[WantedServer]) -> dict[str, bytes]:
     one whatever their ports; servers that share an address are told apart by the rank of their port.
     """
     inorder = sorted(servers, key=order)
-    found = _seeds(tuple((each.address, each.port) for each in inorder))
+    found = _seeds(each.address for each in inorder)
     return {each.key: seed for each, seed in zip(inorder, found, strict=True)}
 
 
-@lru_cache(maxsize=256)
-def _seeds(inorder: tuple[tuple[IPAddress, int], ...]) -> tuple[bytes, ...]:
-    ranks: Counter[IPAddress] = Counter()
+def _seeds(inorder: Iterable[IPAddress]) -> list[bytes]:
+    packed = [address.packed for address in inorder]
+    if len(set(packed)) == len(packed):
+        return [each + _FIRST for each in packed]
+    ranks: Counter[bytes] = Counter()
     found = []
-    for address, _ in inorder:
-        found.append(address.packed + ranks[address].to_bytes(2, "big"))
-        ranks[address] += 1
-    return tuple(found)
+    for each in packed:
+        found.append(each + ranks[each].to_bytes(2, "big"))
+        ranks[each] += 1
+    return found
 
 
 def order(server: WantedServer) -> tuple[int, int, int]:

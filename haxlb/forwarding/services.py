@@ -116,7 +116,7 @@ class Services:
         recipe = recipe_of(wanted, indices)
         flipped: ServiceRecord | None = prepared
         if ledger.recipes.get(index) != recipe or wanted.stateless != prepared.unrecorded or record.retired:
-            content = slots_of(recipe)
+            content = slots_of(recipe, ledger.populate)
             prepared, flipped = self._turn(
                 index, prepared, recipe, content, stateless=wanted.stateless, unknown=bool(record.retired), fresh=fresh
             )

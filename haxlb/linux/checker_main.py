@@ -56,7 +56,8 @@ class CheckerProcess:
         self._scripts = ScriptRunner(pipe.log)
         self._prober = Prober(self._on_probe_results)
         self._neighbours = Neighbours(self._on_neighbour, pipe.log, on_interfaces=self._on_interfaces)
-        self._forwarder = PinnedForwarder(pipe.log)
+        # Later ones are of failures, which must not wait for a look at all that is known of thousands of servers.
+        self._forwarder = PinnedForwarder(pipe.log, on_first_table=freeze_collector)
         self._verdicts = VerdictFile(pipe.log)
         self._sweeper = Sweeper()
         self._wake = TimerfdWake(self._on_wake)

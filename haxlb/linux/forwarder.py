@@ -36,6 +36,7 @@ from haxlb.linux import bpf, own_macs, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.devices import Devices, Log
 from haxlb.linux.link_layers import carrier_of
+from haxlb.linux.maglev_program import Populator
 from haxlb.linux.maps import Maps
 from haxlb.linux.replies import forget_replies
 from haxlb.model.addresses import Endpoint
@@ -68,11 +69,13 @@ class Forwarder:
         self._views = {name: self._maps.view(name) for name in ("rings", "exceptions", "loads")}
         self._ledger: Ledger | None = None
         self._devices = Devices(self._maps, log)
+        self._populator = Populator()
 
     def close(self) -> None:
         """Let go of the maps; the data plane runs on."""
         self._ledger = None
         self._views.clear()
+        self._populator.close()
         self._maps.close()
 
     def apply(self, wanted: WantedTable) -> None:
@@ -142,6 +145,7 @@ class Forwarder:
             },
             rings=self._views["rings"],
             exceptions=self._views["exceptions"],
+            populate=self._populator,
         )
 
     def counters(self) -> Counters:

@@ -45,7 +45,7 @@ class Log:
         processors.append(_sort)
         if console:
             colours = self._stream.isatty() and "NO_COLOR" not in os.environ
-            processors.append(structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=24))
+            processors.append(structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=24, sort_keys=False))
         else:
             processors.append(structlog.processors.JSONRenderer(default=str))
         if journal:

@@ -26,8 +26,11 @@ T = TypeVar("T")
 class PinnedForwarder:
     """ForwarderPort: a `Forwarder` that is opened at its first use and anew after each refusal."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, on_first_table: Callable[[], None] = lambda: None) -> None:
+        """`on_first_table`: called when the first table of a data plane has been written."""
         self._log = log
+        self._on_first_table = on_first_table
+        self._written = False
         self._directory = Path()
         self._forwarder: Forwarder | None = None
 
@@ -47,6 +50,7 @@ class PinnedForwarder:
         if self._forwarder is not None:
             self._forwarder.close()
             self._forwarder = None
+        self._written = False
 
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
         """Attach the pinned program, or swap it in. Raises HostError."""
@@ -55,6 +59,9 @@ class PinnedForwarder:
     def apply(self, wanted: WantedTable) -> None:
         """Make the maps say what `wanted` says. Raises HostError."""
         self._do(lambda forwarder: forwarder.apply(wanted))
+        if not self._written:
+            self._written = True
+            self._on_first_table()
 
     def settle(self, now_s: int, lifetime_s: int) -> None:
         """End the transitions of stateless services that are over. Raises HostError."""

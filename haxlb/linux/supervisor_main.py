@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from haxlb.config.part import Part
+from haxlb.daemon.complaints import log_complaints
 from haxlb.daemon.control import Reload, Step
 from haxlb.daemon.messages import Message
 from haxlb.daemon.supervisor import Supervisor
-from haxlb.daemon.supervisor_ports import Findings, Loaded, Outlets, World
+from haxlb.daemon.supervisor_ports import Loaded, Outlets, World
 from haxlb.linux.arp_watch import ArpWatch
 from haxlb.linux.builder import Builder
 from haxlb.linux.children import Children
@@ -61,9 +62,6 @@ class Options:
     part: Part = Part.ALL
 
 
-_LEVELS_OF_SEVERITY = {"note": "info", "warning": "warning"}
-
-
 class WallClock:
     """WallClockPort."""
 
@@ -84,7 +82,7 @@ def serve(options: Options, show_report: Callable[[str], None], cradle: Cradle |
     if log.for_people and loaded.report:
         show_report(loaded.report)
     else:
-        _log_findings(log, loaded.findings)
+        log_complaints(log, loaded.findings)
     check_capabilities()
     if cradle is not None and not loaded.config.instances:
         cradle.empty()
@@ -117,13 +115,6 @@ def check_capabilities(status: Path = Path("/proc/self/status")) -> None:
             f"haxlb run lacks {' and '.join(missing)}",
             remedy="run it as root, or by the systemd unit in deploy/systemd",
         )
-
-
-def _log_findings(log: Log, findings: Findings) -> None:
-    """Who reads JSON lines must not meet anything else among them."""
-    for finding in findings:
-        level = _LEVELS_OF_SEVERITY.get(finding["severity"], "error")
-        log.log(level, "config_complaint", **finding)
 
 
 async def _serve(options: Options, loaded: Loaded, log: Log, routers: RouterLocks, cradle: Cradle | None) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
 
+from haxlb.model.made_often import made_often
+
 IPAddress = IPv4Address | IPv6Address
 """An address of either family."""
 
@@ -32,6 +34,7 @@ _NUMBERS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _BY_NUMBER = {each.number: each for each in Protocol}
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Where a service is offered."""

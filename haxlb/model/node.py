@@ -12,6 +12,7 @@ from haxlb.model.addresses import Endpoint, IPAddress, StaticAddress, TtlLimits,
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.groups import SyncGroup, TrackGroup, VirtualServerGroup
 from haxlb.model.hashed_once import HashedOnce
+from haxlb.model.made_often import made_often
 from haxlb.model.notification import NotificationSettings, NotifyScripts
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import BfdSession, Track, TrackFile, TrackProcess, TrackScript
@@ -234,6 +235,7 @@ class HttpUrl:
     regex_no_match: bool = False
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(HashedOnce):
     """One checker of one real server, with its timing."""
@@ -272,6 +274,7 @@ class Check(HashedOnce):
         return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealServer:
     """One `real_server` block, or the `sorry_server`."""
@@ -306,6 +309,7 @@ class RealServer:
         return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"  # noqa: PLR2004 - the family
 
 
+@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualServer:
     """One `virtual_server` block."""

@@ -257,7 +257,13 @@ class NodeStatus:
     config_file: str
     config_loaded_at: float
     config_problem: str = ""
-    """Why the last reload was refused; empty when it was taken."""
+    """Why the last reload was refused, or what of it did not work; empty when it was taken."""
+    config_refused: bool = False
+    """The last reload was refused: the configuration before it is in force."""
+    config_errors: tuple[str, ...] = ()
+    """Of the file in force, `FILE:LINE: MESSAGE`: what they name is left out. The first ten."""
+    starting: bool = False
+    """Not all of the processes have been started yet: the forwarder is being compiled."""
     instances: tuple[InstanceStatus, ...] = ()
     virtual_servers: tuple[VirtualServerStatus, ...] = ()
     data_plane: DataPlaneStatus = field(default_factory=DataPlaneStatus)

@@ -5,10 +5,15 @@ Preemption has no path of its own. A BACKUP that may preempt ignores adverts of 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
-from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.timers import master_down_interval, skew_time
+
+if TYPE_CHECKING:
+    # Who only reads a configuration needs no codec.
+    from haxlb.vrrp.advert import Advert
 
 OWNER_PRIORITY = 255
 

@@ -33,7 +33,8 @@ def _with_facts(block: str, row: Keyword) -> Keyword:
     """The row with what is kept apart from it: release, default, unit, and how its argument is written."""
     argument = row.argument
     if argument.kind in _OPEN_ENDED:
-        argument = replace(argument, syntax=SYNTAX_IN.get((block, row.name), SYNTAX.get(row.name, "")))
+        syntax = SYNTAX_IN.get((block, row.name), SYNTAX.get(row.name, ""))
+        argument = replace(argument, syntax=syntax) if syntax else argument
     elif row.name in UNITS:
         argument = replace(argument, unit=UNITS[row.name])
     return replace(

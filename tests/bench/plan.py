@@ -1,11 +1,14 @@
 """How long it takes to build the tables of many services, and to apply the failure of one server.
 
 Maps as the kernel has them (a bpffs of its own, root needed); no program is attached. CPU seconds of this process, the
-kernel's part of the writing included; of a failure the wall time until `apply` has returned.
+kernel's part of the writing included; of a failure the wall time until `apply` has returned, and the worst CPU time of
+a failure or return: on a machine with other work the worst wall time is the others' (`interruptions`: how often this
+process lost its CPU while it wanted it).
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
 import tempfile
 import time
@@ -21,6 +24,7 @@ from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, Wanted
 from haxlb.linux.bpffs import ensure_bpffs, unmount
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.maps import Maps
+from haxlb.linux.realtime import freeze_collector
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import Scheduler
 
@@ -67,6 +71,10 @@ def fail(service: WantedService, which: int) -> WantedService:
     return replace(service, servers=tuple(servers))
 
 
+def _interruptions() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
 def _measure(scheduler: Scheduler, *, distinct: bool = False) -> dict[str, object]:
     """Build, start anew, fail and restore servers one after the other."""
     wanted = services(scheduler, distinct=distinct)
@@ -82,15 +90,22 @@ def _measure(scheduler: Scheduler, *, distinct: bool = False) -> dict[str, objec
             start = time.process_time()
             forwarder.apply(WantedTable(services=wanted))
             built = time.process_time() - start
-            failures, returns = [], []
+            # As the checker does when it has written its first table.
+            freeze_collector()
+            failures: list[float] = []
+            returns: list[float] = []
+            cpu = []
+            interruptions = _interruptions()
             for turn in range(FAILURES):
                 at = turn * 37 % SERVICES
                 failed = (*wanted[:at], fail(wanted[at], turn % SERVERS), *wanted[at + 1 :])
                 for table, times in ((failed, failures), (wanted, returns)):
                     forwarder.settle(int(time.monotonic()), 900)
-                    start = time.perf_counter()
+                    start, busy = time.perf_counter(), time.process_time()
                     forwarder.apply(WantedTable(services=table))
                     times.append(time.perf_counter() - start)
+                    cpu.append(time.process_time() - busy)
+            interruptions = _interruptions() - interruptions
             forwarder.close()
             successor = Forwarder(directory)
             start = time.process_time()
@@ -109,6 +124,8 @@ def _measure(scheduler: Scheduler, *, distinct: bool = False) -> dict[str, objec
         "failure_ms_median": round(statistics.median(failures) * 1000, 2),
         "failure_ms_worst": round(max(failures) * 1000, 2),
         "return_ms_median": round(statistics.median(returns) * 1000, 2),
+        "cpu_ms_worst": round(max(cpu) * 1000, 2),
+        "interruptions": interruptions,
     }
 
 

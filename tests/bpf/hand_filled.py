@@ -43,6 +43,7 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.node import Scheduler
+from tests.bpf.aging import age_flows
 
 LOOPBACK = 1
 """Interface index that BPF_PROG_TEST_RUN gives a frame that no context comes with."""
@@ -190,10 +191,7 @@ class HandFilled:
         ticks = round(seconds * TICKS_PER_SECOND)
         for name, size in (("flows", 16), ("half_open", 16), ("wide_flows", 32), ("wide_half_open", 32)):
             with self._table(name) as table:
-                for at in range(0, len(table), size):
-                    (value,) = struct.unpack_from("=Q", table, at + 8)
-                    if value:
-                        struct.pack_into("=I", table, at + 12, (value >> 32) - ticks & 0xFFFFFFFF)
+                age_flows(table, size, ticks)
         fragments, shape = self.maps.fds["fragments"], self.maps.shape("fragments")
         for key in list(bpf.map_keys(fragments, shape.key_size)):
             value = bytearray(bpf.map_lookup(fragments, key, shape.value_size) or b"")

@@ -6,7 +6,6 @@ import contextlib
 import json
 import mmap
 import os
-import struct
 import subprocess
 import tempfile
 import time
@@ -44,6 +43,7 @@ from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import ForwardingMethod
+from tests.bpf.aging import age_flows
 
 FEATURES = Features(
     stateless=False,
@@ -248,10 +248,7 @@ class Natted:
         ticks = round(seconds * self.ticks_per_second())
         for name, size in (("flows", 16), ("half_open", 16), ("wide_flows", 32), ("wide_half_open", 32)):
             with self.table(name) as table:
-                for at in range(0, len(table), size):
-                    (value,) = struct.unpack_from("=Q", table, at + 8)
-                    if value:
-                        struct.pack_into("=I", table, at + 12, ((value >> 32) - ticks) & 0xFFFFFFFF)
+                age_flows(table, size, ticks)
 
     @staticmethod
     def ticks_per_second() -> int:

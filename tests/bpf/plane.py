@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from haxlb.forwarding.wanted import WantedTable, server_key
 from haxlb.linux import bpf
 from haxlb.linux.maps import possible_cpus
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
+from tests.bpf.aging import age_flows
 from tests.forwarding.tables import PEER_MAC
 
 TICKS_PER_SECOND = round(1 / time.clock_getres(6))
@@ -124,10 +124,7 @@ class Plane:
         ticks = round(seconds * TICKS_PER_SECOND)
         for name, size in FLOW_TABLES.items():
             with self.table(name) as flows:
-                for at in range(0, len(flows), size):
-                    (value,) = struct.unpack_from("=Q", flows, at + 8)
-                    if value:
-                        struct.pack_into("=I", flows, at + 12, (value >> 32) - ticks & 0xFFFFFFFF)
+                age_flows(flows, size, ticks)
 
     def flows(self) -> list[FlowEntry]:
         """All flows on record, templates included."""

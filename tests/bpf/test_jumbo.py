@@ -25,7 +25,7 @@ from tests.bpf.related_frames import CLIENTS, CLIENTS6, DNS, HASHED, WEB, WEB6, 
 from tests.bpf.test_tags import TAG, tagged
 from tests.bpf.wire import Wire
 
-pytestmark = [pytest.mark.bpf, pytest.mark.netns, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.bpf, pytest.mark.netns]
 CLIENT, CLIENT6 = CLIENTS[0], CLIENTS6[0]
 MTU = 9000
 TCP_DATA, UDP_DATA = bytes(range(250)) * 36, bytes(range(250)) * 36
@@ -40,7 +40,7 @@ FEATURES = Features(
     nat=False,
 )
 PASS = instruction(0xB7, 0, 0, 0, bpf.XDP_PASS) + instruction(0x95)
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def large_tcp(client=CLIENT, vip=WEB, flags="A"):

@@ -26,7 +26,7 @@ from tests.bpf.multitude import flood, open_flows, reached
 from tests.bpf.plane import Plane
 from tests.forwarding.tables import PEER, server, table
 
-pytestmark = [pytest.mark.bpf, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 FLOWS = 100_000
 SPOOFED = 1_000_000
@@ -97,7 +97,7 @@ class Story:
         self._apply()
 
     def open(self, count: int, every: int) -> None:
-        """Of a flow that finds all its places taken there is no record and no promise: it and those about it are left out."""
+        """A flow that finds all its places taken has no record and no promise: it and those about it are left out."""
         flows: dict[int, int] = {}
         for first in range(self._next, self._next + count, ROUND):
             full = self.plane.verdicts()["table_full"]

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.bpf
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Specimen]:
-    with specimen(WantedTable(), flow_buckets_log2=8) as made:
+    with specimen(WantedTable(), flow_buckets_log2=17) as made:
         yield made
 
 

@@ -40,7 +40,7 @@ from tests.bpf.related_frames import (
     whole,
 )
 
-pytestmark = [pytest.mark.bpf, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.bpf
 CLIENT, CLIENT6 = CLIENTS[0], CLIENTS6[0]
 UDP = Protocol.UDP
 FEATURES = Features(list=False, thresholds=False, tunnel=False, nat=False)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from haxlb.forwarding.features import ALL
+from haxlb.forwarding.features import Features
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.addresses import Endpoint, Protocol
@@ -22,6 +22,7 @@ from tests.forwarding.tables import mac, server, service, table
 pytestmark = pytest.mark.bpf
 
 CONNECTIONS = 10_000
+NEEDED = replace(Features.parse("none"), stateless=True, stateful=True, list=True, shared=True)
 SYN, ACK, FIN = Stamp(tcp("S")), Stamp(tcp("A")), Stamp(tcp("FA"))
 COMPARING = [Scheduler.LC, Scheduler.WLC, Scheduler.SED, Scheduler.NQ, Scheduler.FO, Scheduler.OVF, Scheduler.TWOS]
 LOCAL = [Scheduler.LBLC, Scheduler.LBLCR]
@@ -31,7 +32,7 @@ SERVERS = [server(1, weight=5), server(2, weight=1), server(3, weight=2), server
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Specimen]:
     """So large that no bucket is full of ten thousand flows."""
-    with specimen(WantedTable(), flow_buckets_log2=18, features=replace(ALL, tunnel=False, nat=False)) as made:
+    with specimen(WantedTable(), flow_buckets_log2=18, features=NEEDED) as made:
         yield made
 
 

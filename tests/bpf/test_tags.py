@@ -28,7 +28,7 @@ from tests.bpf.related_frames import (
     whole,
 )
 
-pytestmark = [pytest.mark.bpf, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.bpf
 CLIENT, CLIENT6 = CLIENTS[0], CLIENTS6[0]
 FEATURES = Features(
     list=False,

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.bpf, pytest.mark.netns]
 
 T = TypeVar("T")
 _CLIENT_MAC, _BACK_MAC = "02:00:00:00:00:cc", "02:00:00:00:00:cd"
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
 _WAYS = (
     site(TunnelKind.IPIP),
     site(TunnelKind.GUE, checksum=True),

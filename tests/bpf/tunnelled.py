@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
+import os
 import struct
 import subprocess
 import tempfile
@@ -263,7 +264,7 @@ def tunnelled(*, frags: bool = False, features: Features = FEATURES) -> Iterator
         try:
             done = subprocess.run(
                 [PYTHON, "-P", "-m", "haxlb.linux.compiler", *words, *(["--frags"] if frags else [])],
-                env={"PYTHONPATH": str(Path(layout.__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+                env={**os.environ, "PYTHONPATH": str(Path(layout.__file__).parents[2])},
                 capture_output=True,
                 text=True,
                 check=False,

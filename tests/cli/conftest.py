@@ -54,6 +54,8 @@ def status() -> NodeStatus:
         config_file="/etc/keepalived/keepalived.conf",
         config_loaded_at=NOW - 90_000,
         config_problem="x.conf: 1 fatal",
+        config_refused=True,
+        config_errors=("x.conf:7: `abc` is not a whole number",),
         instances=(
             InstanceStatus(
                 name="VI_1",
@@ -125,7 +127,7 @@ class ScriptedDaemon:
         self._ending = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)

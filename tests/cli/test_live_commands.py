@@ -24,7 +24,7 @@ STEPS = (
 
 def haxlb(*words, runtime_dir):
     command = [HAXLB, *words, "--runtime-dir", str(runtime_dir)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
 
 @pytest.mark.parametrize("command", ["show", "reload", "resume", "swap", "failover"])
@@ -60,6 +60,15 @@ def test_a_refused_reload_shows_why(daemon):
         "remedy": "",
         "diagnostics": [{"code": "a"}],
     }
+
+
+@pytest.mark.parametrize("words", [("reload",), ("reload", "--json"), ("swap",), ("drain", "VS", "RS")], ids=" ".join)
+def test_what_takes_its_time_says_what_it_waits_for(daemon, words):
+    daemon.steps = (Step(subject="", step="wait", ok=True, reason="a reload or a swap is under way"),)
+    daemon.answer = Answer(ok=True, message="done")
+    done = haxlb(*words, runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stderr) == (0, "haxlb: a reload or a swap is under way …\n")
+    assert "done" in done.stdout
 
 
 def test_failover_prints_its_steps_and_its_end(daemon):

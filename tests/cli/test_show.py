@@ -34,7 +34,9 @@ def test_everything_is_said(status):
     for words in (
         "lb1  haxlb 0.1.0  2027-01-15 08:00:00 UTC",
         "/etc/keepalived/keepalived.conf, loaded 1 d 1 h ago",
-        "the last reload was refused: x.conf: 1 fatal",
+        "the last reload was refused, the configuration before it is in force: x.conf: 1 fatal",
+        "the configuration in force has errors, and is without what they name:",
+        "  - x.conf:7: `abc` is not a whole number",
         "ALARM split-brain/VI_1 (critical, for 2 h 1 min): two MASTERs of VRID 51",
         "- adverts of 192.168.10.12 [priority 100]",
         "VI_1 (VRID 51, v2)",
@@ -52,7 +54,18 @@ def test_everything_is_said(status):
         "2027-01-15T07:59:00.000Z VI_1 BACKUP -> MASTER: no advert for 3.609 s",
     ):
         assert words in text
+    assert "is starting" not in text
     assert "loop" not in text, "reasons that never happened are left out"
+
+
+def test_a_director_that_is_starting_says_so(status):
+    assert "haxlb is starting" in rendered(replace(status, starting=True))
+
+
+def test_a_reload_of_which_not_all_worked_was_not_refused(status):
+    text = rendered(replace(status, config_refused=False, config_problem="the checker did not answer"))
+    assert "the last reload is not all in force: the checker did not answer" in text
+    assert "refused" not in text.splitlines()[2]
 
 
 def test_one_line_per_server_in_a_pipe_whatever_its_length(status):

@@ -71,7 +71,7 @@ def test_a_frame_with_everything_in_order():
     assert done.stdout.splitlines() == [
         "#1  02:00:00:00:00:01 -> 01:00:5e:00:00:12  10.9.0.1 -> 224.0.0.18  TTL 255",
         "    VRRPv2 ADVERTISEMENT  VRID 51  priority 150  every 1 s  authentication none  checksum 0x3e5d good",
-        "    1 addresses  10.9.0.100",
+        "    1 address  10.9.0.100",
         "1 advert, 0 that receivers drop",
     ]
 
@@ -84,6 +84,15 @@ def test_what_is_wrong_and_where():
         "    ! byte 22: TTL 3 instead of 255: it came through a router (ip_ttl_err)",
         "    ! byte 38: its advertisement interval is 0 (advert_interval_err)",
         "    ~ byte 38: reserved bits are 0x1 instead of 0 (reserved)",
+        "1 advert, 1 that receivers drop",
+    ]
+
+
+def test_of_a_message_that_is_too_short_no_field_is_made_up():
+    lines = decode("-x", "21336401000100", "--layer", "vrrp").stdout.splitlines()
+    assert lines == [
+        "#1",
+        "    ! byte 0: 7 bytes are too short for a VRRP message (packet_len_err)",
         "1 advert, 1 that receivers drop",
     ]
 
@@ -186,7 +195,7 @@ def test_what_was_not_captured_is_said(write):
 @pytest.mark.parametrize("data", [pcap(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-9], pcapng(FRAME, FRAME)[:-33]])
 def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, data):
     path = write(data)
-    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2
     assert done.stdout.startswith("#1 ")
     assert "haxlb: the capture is damaged behind packet " in done.stderr
@@ -208,7 +217,7 @@ def test_a_capture_that_is_cut_short_is_decoded_as_far_as_it_goes(write, data):
 )
 def test_what_is_neither(write, data, says):
     path = write(data)
-    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([HAXLB, "vrrp", "decode", path], capture_output=True, text=True, check=False, timeout=200)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert done.stderr.startswith("haxlb: ")

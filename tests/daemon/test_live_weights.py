@@ -93,6 +93,7 @@ def test_names(called: str, server: str, found: tuple[VirtualServer, RealServer]
         ("10.0.0.1:80", "192.168.10.23:80", "has no real server 192.168.10.23:80 (did you mean `192.168.10.2"),
         ("TCP 10.0.0.1:53", "192.168.10.21", "has no real server 192.168.10.21 (did you mean `192.168.10.21:8"),
         ("10.0.0.1:80", "[2001:db8::21]:8", "is the sorry server of [10.0.0.1]:tcp:80: it has no weight"),
+        ("TCP 10.0.0.1:80", "2001:db8::21", "is the sorry server of [10.0.0.1]:tcp:80: it has no weight"),
         ("", "", "no virtual server is called  (there are: "),
     ],
 )

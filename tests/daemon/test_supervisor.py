@@ -325,6 +325,46 @@ def test_a_refused_file_changes_nothing_and_is_shown(play, kit):
     play(scene, kit.node())
 
 
+def complaints(severity, *lines):
+    return tuple(
+        {"code": "bad-value", "severity": severity, "file": "x.conf", "line": line, "message": "no number"}
+        for line in lines
+    )
+
+
+def test_errors_of_a_file_that_is_taken_are_logged_and_shown_until_they_are_gone(play, kit):
+    async def scene(world):
+        changed = kit.node(kit.instance(priority=90))
+        world.loaded = Loaded(config=changed, findings=complaints("error", 12) + complaints("note", 13))
+        answer = await reload(world)
+        assert (answer.ok, answer.exit_code) == (True, 0)
+        assert answer.message.endswith("; 1 error: what it names is left out")
+        said = [(level, fields["line"]) for level, event, fields in world.logged if event == "config_complaint"]
+        assert said == [("error", 12), ("info", 13)]
+        assert world.events().index("config_complaint") < world.events().index("reloaded")
+        status = await world.supervisor.status()
+        assert (status.config_problem, status.config_errors) == ("", ("x.conf:12: no number",))
+        world.loaded = RefusedConfig("1 fatal", findings=complaints("fatal", 99))
+        await reload(world)
+        status = await world.supervisor.status()
+        assert (status.config_refused, status.config_errors) == (True, ("x.conf:12: no number",))
+        world.loaded = Loaded(config=changed)
+        await reload(world)
+        status = await world.supervisor.status()
+        assert (status.config_refused, status.config_errors) == (False, ())
+
+    play(scene, kit.node(kit.instance()))
+
+
+def test_a_status_does_not_grow_with_the_errors_of_a_file(play, kit):
+    async def scene(world):
+        world.loaded = Loaded(config=kit.node(), findings=complaints("error", *range(1, 5001)))
+        assert "5000 errors" in (await reload(world)).message
+        assert (await world.supervisor.status()).config_errors[-2:] == ("x.conf:10: no number", "and 4990 more")
+
+    play(scene, kit.node())
+
+
 def test_a_virtual_router_that_another_haxlb_of_this_host_runs_refuses_the_reload(play, kit):
     async def scene(world):
         world.loaded = Loaded(config=kit.node(kit.instance(priority=90), kit.instance("VI_2", vrid=52)))

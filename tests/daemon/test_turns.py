@@ -74,8 +74,11 @@ def test_a_hand_over_does_not_wait_for_a_reload_that_compiles(play, kit):
         assert steps[0].step == "check"
         assert took < 1
         assert not reloading.done()
-        answer, _, took = await reloading
+        answer, steps, took = await reloading
         assert answer.ok
+        assert [(each.step, each.reason) for each in steps] == [
+            ("compile", "the forwarder is being compiled, traffic flows on")
+        ]
         assert took >= 20
 
     play(scene, kit.node(), compile_s=20.0)

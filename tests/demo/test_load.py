@@ -54,7 +54,7 @@ def loop() -> Iterator[Loop]:
 
 
 def run_until(loop: Loop, fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not fact():
         assert time.monotonic() < deadline
         loop.turn()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from hashlib import blake2b
 
 import pytest
 from hypothesis import given
@@ -8,6 +10,13 @@ from hypothesis import strategies as st
 
 from haxlb.forwarding.layout import RING_SLOTS
 from haxlb.forwarding.maglev import maglev
+
+TEN_FIRST = [8, 9, 2, 3, 7, 5, 7, 6, 9, 1, 1, 4]
+TEN, WEIGHTED = "0c65ec2e716f06ac", "451bcecb7f9550d9"
+
+
+def digest(slots: array[int]) -> str:
+    return blake2b(slots.tobytes(), digest_size=8).hexdigest()
 
 
 def seed(number: int) -> bytes:
@@ -17,6 +26,14 @@ def seed(number: int) -> bytes:
 def ring(weights: dict[int, int], size: int = RING_SLOTS) -> list[int]:
     numbers = list(weights)
     return [numbers[at] for at in maglev([seed(n) for n in numbers], [weights[n] for n in numbers], size)]
+
+
+def test_rings_are_those_of_earlier_versions() -> None:
+    """Two directors of which one is older must send a client to the same server."""
+    ten = maglev([seed(n) for n in range(10)], [1] * 10, RING_SLOTS)
+    weighted = maglev([seed(n) for n in range(5)], [1, 5, 3, 100, 2], RING_SLOTS)
+    assert list(ten[:12]) == TEN_FIRST
+    assert (digest(ten), digest(weighted)) == (TEN, WEIGHTED)
 
 
 def test_no_server_no_ring() -> None:

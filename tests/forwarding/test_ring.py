@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from ipaddress import IPv4Address
 
 import pytest
@@ -11,11 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haxlb.forwarding.arena import Arena, blocks
+from haxlb.forwarding.hashing import mix, mixed
 from haxlb.forwarding.layout import RING_SLOTS
+from haxlb.forwarding.maglev import Preference, populate
 from haxlb.forwarding.ring import recipe_of, slots_of
+from haxlb.forwarding.sequence import sequence
 from haxlb.forwarding.wanted import WantedServer
 from haxlb.model.node import Scheduler
 from tests.forwarding.tables import server, service
+
+TWO_DEAD, TWO_ALIVE = "6f6ba568748f4543", "28cb668b30c03fa5"
+
+
+def digest(slots: list[int]) -> str:
+    return blake2b(array("H", slots).tobytes(), digest_size=8).hexdigest()
 
 
 def ring(servers: list[WantedServer], scheduler: Scheduler = Scheduler.MH) -> list[int]:
@@ -56,6 +68,37 @@ def test_the_dead_move_their_own_slots_only_and_their_stand_ins_live(weights: li
     if living:
         assert set(now) <= living
         assert all(a == b or a in dead for a, b in zip(base, now, strict=True))
+
+
+def test_rings_with_stand_ins_are_those_of_earlier_versions() -> None:
+    servers = [server(n, weight=n, alive=n not in (2, 5)) for n in range(1, 8)]
+    nearly_all_dead = [server(n, alive=n in (7, 31)) for n in range(1, 101)]
+    assert [digest(ring(each)) for each in (servers, nearly_all_dead)] == [TWO_DEAD, TWO_ALIVE]
+
+
+@pytest.mark.parametrize("base", [0, 250, 65_000])
+def test_backends_are_named_by_both_bytes_of_their_indices(base: int) -> None:
+    """Whether or not the higher byte is the same for all."""
+    wanted = service(*(server(n) for n in range(1, 11)), scheduler=Scheduler.MH)
+    zero = slots_of(recipe_of(wanted, range(10)))
+    assert list(slots_of(recipe_of(wanted, range(base, base + 10)))) == [base + each for each in zero]
+
+
+@given(st.lists(st.integers(0, RING_SLOTS - 1)), st.integers(0, 5))
+def test_slots_are_mixed_at_once_as_they_are_one_by_one(slots: list[int], step: int) -> None:
+    assert mixed(slots, step, RING_SLOTS - 1) == [mix(slot, step) & RING_SLOTS - 1 for slot in slots]
+
+
+def test_a_ring_is_filled_by_whom_the_caller_names() -> None:
+    asked = []
+
+    def fill(preferences: Sequence[Preference], turns: Sequence[int], size: int) -> array[int]:
+        asked.append((len(preferences), list(turns), size))
+        return populate(preferences, turns, size)
+
+    wanted = service(server(1), server(2, weight=2), scheduler=Scheduler.MH)
+    assert slots_of(recipe_of(wanted, [1, 2]), fill) == slots_of(recipe_of(wanted, [1, 2]))
+    assert asked == [(2, list(sequence([1, 2], RING_SLOTS)), RING_SLOTS)]
 
 
 def test_stand_ins_are_shared_by_weight() -> None:

@@ -22,7 +22,7 @@ from tests.interop.directors import (
 from tests.interop.routers import PRIORITIES, Router, configuration
 from tests.netns.standin import Ear, eventually
 
-LIMIT_S = 45.0
+LIMIT_S = 90.0
 KINDS = {"haxlb": Haxlb, "keepalived": Keepalived}
 
 

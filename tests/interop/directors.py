@@ -107,7 +107,7 @@ class Log:
         offset = len(self.path.read_bytes())
         with self.path.open("ab") as stream:
             process = host.start(*argv, stdout=stream, stderr=stream, **options)
-        eventually(lambda: self.text(offset).count(until) >= times, f"{until!r} in {self.path}", 30)
+        eventually(lambda: self.text(offset).count(until) >= times, f"{until!r} in {self.path}", 90)
         return process
 
 
@@ -141,7 +141,7 @@ class Keepalived:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(timeout=15)
+        self._process.wait(timeout=60)
 
     def refused(self) -> dict[str, dict[str, int]]:
         path = self._directory / "keepalived.stats"
@@ -193,7 +193,7 @@ class Haxlb:
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
-        assert self._process.wait(timeout=15) == 0
+        assert self._process.wait(timeout=60) == 0
 
     def instances(self) -> dict[str, Any]:
         """`haxlb show vrrp --json`, by instance."""

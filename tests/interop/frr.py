@@ -75,7 +75,7 @@ class Frr:
         """In order: vrrpd resigns."""
         for process in reversed(self._processes):
             process.terminate()
-            process.wait(timeout=15)
+            process.wait(timeout=60)
         self._processes.clear()
 
     def roles(self) -> dict[str, str]:

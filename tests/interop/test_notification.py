@@ -14,7 +14,7 @@ import pytest
 from lab import Host, Lab
 
 from tests.interop.directors import HAXLB, Log
-from tests.netns.standin import eventually
+from tests.netns.standin import eventually, whole_lines
 from tests.netns.test_notification import MAIL_HOST, MAIL_PORT, Post
 
 pytestmark = [
@@ -111,11 +111,10 @@ class Told:
 
     def lines(self, name: str) -> list[str]:
         self.read()
-        return [line for line in (self.directory / "lines").read_text().splitlines() if f'"{name}"' in line]
+        return [line for line in whole_lines(self.directory / "lines") if f'"{name}"' in line]
 
     def scripts(self) -> list[str]:
-        out = self.directory / "out"
-        return out.read_text().splitlines() if out.exists() else []
+        return whole_lines(self.directory / "out")
 
     def reaches(self, state: str, times: int) -> None:
 
@@ -127,7 +126,7 @@ class Told:
     def stop(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(timeout=15)
+        self._process.wait(timeout=60)
         self.read()
         os.close(self._fifo)
         self._fifo = -1

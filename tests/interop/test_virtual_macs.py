@@ -18,8 +18,8 @@ from tests.interop.directors import Director, Haxlb, Keepalived, add_interface, 
 from tests.interop.stories import Story
 from tests.netns.standin import Ear, eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
-LIMIT_S = 45.0
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+LIMIT_S = 90.0
 INSTANCE = """
 vrrp_instance VI_{vrid} {{
  version 3

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from lab import Host, Lab
 
-from tests.netns.standin import eventually
+from tests.netns.standin import eventually, whole_lines
 
 pytestmark = pytest.mark.interop
 
@@ -74,8 +74,7 @@ class Listening:
 
     @property
     def documents(self) -> list[dict[str, Any]]:
-        text = self._path.read_text()
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        return [json.loads(line) for line in whole_lines(self._path)]
 
     def disagreements(self) -> dict[int, set[str]]:
         """Begun, by VRID: the first word or two of what was said."""
@@ -94,7 +93,7 @@ class Listening:
 
     def end(self) -> dict[str, Any]:
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(timeout=15)
+        self.process.wait(timeout=60)
         return self.documents[-1]
 
 
@@ -148,7 +147,7 @@ def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp
     assert "no disagreement" in done.stdout
 
     directors["d1"].send_signal(signal.SIGTERM)
-    directors["d1"].wait(timeout=15)
+    directors["d1"].wait(timeout=60)
     eventually(lambda: (HEALTHY, "10.9.0.2") in beside.spoken(), "d2 took over")
     summaries = {name: each.end() for name, each in (("d1", on_d1), ("cl", beside))}
     for name, each in (("d1", on_d1), ("cl", beside)):
@@ -168,7 +167,7 @@ def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp
     for text in (tmp_path / "d1.out", tmp_path / "cl.out"):
         assert "secret" not in text.read_text()
     dumpcap.send_signal(signal.SIGINT)
-    dumpcap.communicate(timeout=15)
+    dumpcap.communicate(timeout=60)
     decoded_as_tshark_does(capture, tmp_path)
 
 

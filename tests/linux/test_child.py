@@ -33,7 +33,7 @@ def crash(stderr):
         )
         theirs.close()
         ours.sendall(encode(AskStatus(ticket=1)))
-        code = process.wait(timeout=20)
+        code = process.wait(timeout=60)
         received = b""
         while chunk := ours.recv(1 << 16):
             received += chunk

@@ -76,7 +76,7 @@ class World:
         await self.heard.wait()
 
     async def exit(self) -> tuple[str, int]:
-        return await asyncio.wait_for(self.exits.get(), 10)
+        return await asyncio.wait_for(self.exits.get(), 60)
 
 
 def test_a_child_is_started_told_and_its_orderly_end_is_seen(modules):
@@ -227,7 +227,7 @@ def test_a_child_that_closes_its_pipe_and_runs_on_is_not_dead(tmp_path, modules)
         world = World({**modules, "checker": "hx_lingering_child"})
         world.children.start("checker")
         listening = world.children._children["checker"].listening
-        await asyncio.wait((listening,), timeout=20)
+        await asyncio.wait((listening,), timeout=60)
         await asyncio.sleep(0)  # its callbacks
         assert world.exits.empty()
         world.children.kill("checker")
@@ -252,7 +252,7 @@ def test_descriptors_do_not_pile_up(modules):
             loop = asyncio.get_running_loop()
             buried = asyncio.Event()
             loop.add_reader(pidfd, buried.set)
-            await asyncio.wait_for(buried.wait(), 10)
+            await asyncio.wait_for(buried.wait(), 60)
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
@@ -460,7 +460,7 @@ def test_in_the_place_of_one_that_has_died_waiting_another_one_is_started(module
         return await world.exit()
 
     waiting = start("speaker", "no.such.module")
-    assert waiting.process.wait(10) == 1
+    assert waiting.process.wait(60) == 1
     with Cradle(waiting) as cradle:
         assert asyncio.run(scenario(cradle, waiting.process.pid)) == ("speaker", 0)
 
@@ -468,5 +468,5 @@ def test_in_the_place_of_one_that_has_died_waiting_another_one_is_started(module
 def test_it_ends_by_itself_when_whoever_started_it_is_gone(modules):
     waiting = start("speaker", modules["speaker"])
     waiting.end.close()
-    assert waiting.process.wait(10) == 9, "the end of its pipe"
+    assert waiting.process.wait(60) == 9, "the end of its pipe"
     waiting.dismiss()

@@ -61,7 +61,7 @@ def scene(tmp_path: Path, play: Callable[[Daemon, Path], Awaitable[None]], **opt
         server = ControlSocket(tmp_path, daemon.command, daemon.log, **options)
         await server.open()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await play(daemon, tmp_path / "control.sock")
         finally:
             await server.close()

@@ -47,7 +47,7 @@ def test_without_descriptors_there_is_a_problem_and_no_crash() -> None:
             await firewall.settled()
             firewall.refuse_at_once((VIP,), ())
 
-    asyncio.run(asyncio.wait_for(steps(), 10))
+    asyncio.run(asyncio.wait_for(steps(), 60))
     assert [str(each).partition(" (")[0] for each in problems] == ["no_accept is not in force: Too many open files"] * 2
 
 
@@ -61,5 +61,5 @@ def test_what_has_failed_is_tried_again_by_the_next_order_like_it() -> None:
             await firewall.settled()
         assert not firewall.restore(), "it was never there"
 
-    asyncio.run(asyncio.wait_for(steps(), 10))
+    asyncio.run(asyncio.wait_for(steps(), 60))
     assert len(problems) == 2

@@ -42,6 +42,13 @@ def test_console_is_for_people(monkeypatch):
     assert "\x1b" not in line
 
 
+def test_fields_are_in_the_order_in_which_they_were_told_on_a_console_too(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    fields = {"instance": "VI_1", "from": "INIT", "to": "BACKUP", "reason": "started"}
+    line = written("console", "info", ("info", "role_changed", fields))
+    assert line.rstrip().endswith("instance=VI_1 from=INIT to=BACKUP reason=started")
+
+
 def test_levels_are_filtered():
     text = written("json", "warning", ("debug", "a", {}), ("info", "b", {}), ("warning", "c", {}), ("error", "d", {}))
     assert [json.loads(line)["event"] for line in text.splitlines()] == ["c", "d"]

@@ -18,7 +18,7 @@ from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, Vir
 from haxlb.splitbrain.claimant import PublishClaim
 
 MOSQUITTO = Path("/usr/sbin/mosquitto")
-DEADLINE_S = 15
+DEADLINE_S = 60
 
 
 def role_changed(after, before=Role.BACKUP):

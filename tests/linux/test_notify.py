@@ -24,7 +24,7 @@ from haxlb.model.notification import ScriptSettings
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+    asyncio.run(asyncio.wait_for(test, 90))
 
 
 class Lines:

@@ -15,7 +15,7 @@ def run(steps: Callable[[Paced, list[str]], Any], pause_s: float = 0.01) -> list
         await steps(paced, done)
         paced.close()
 
-    asyncio.run(asyncio.wait_for(body(), 10))
+    asyncio.run(asyncio.wait_for(body(), 60))
     return done
 
 

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from haxlb.forwarding import layout
+from haxlb.forwarding.layout import Sizes
 from haxlb.forwarding.wanted import WantedTable
+from haxlb.linux.bpffs import ensure_bpffs, unmount
+from haxlb.linux.maps import Maps
 from haxlb.linux.pinned import VERDICTS, PinnedForwarder, VerdictFile
 from haxlb.model.errors import HostError
 
@@ -75,6 +80,28 @@ def test_the_file_is_whole_json_with_a_schema(tmp_path: Path) -> None:
     content = json.loads(file.path.read_text(encoding="utf-8"))
     assert content["schema"] == "haxlb.verdicts/1"
     assert content["verdicts"] == KNOWN
+
+
+@pytest.mark.bpf
+def test_the_first_table_of_each_data_plane_is_told() -> None:
+    told: list[int] = []
+    forwarder = PinnedForwarder(Log(), on_first_table=lambda: told.append(1))
+    with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
+        bpffs = Path(runtime) / "bpf"
+        ensure_bpffs(bpffs)
+        try:
+            for at, name in enumerate((layout.ABI, f"other/{layout.ABI}")):
+                directory = bpffs / name
+                (directory / "links").mkdir(parents=True)
+                Maps.create(directory, Sizes(services=4, frontends=4, backends=8, rings=1 << 10)).close()
+                forwarder.use(directory)
+                assert len(told) == at
+                for _ in range(2):
+                    forwarder.apply(WantedTable())
+                    assert len(told) == at + 1
+        finally:
+            forwarder.close()
+            unmount(bpffs)
 
 
 def test_where_nothing_is_pinned_every_call_is_a_host_error_with_a_remedy(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from haxlb.model.notification import NotifyDue
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
 def ends() -> tuple[Pipe, Pipe]:

@@ -13,7 +13,7 @@ import pytest
 from haxlb.linux.renewer import Outcome, Renewer
 from haxlb.linux.rtnetlink import Rtnetlink
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 class Kernel:

@@ -10,7 +10,7 @@ CLOCK = MonotonicClock()
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 20))
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
 class Woken:

@@ -20,7 +20,7 @@ from haxlb.model.tracking import TrackFile
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+    asyncio.run(asyncio.wait_for(test, 90))
 
 
 def write(path: Path, text: str) -> None:

@@ -23,7 +23,7 @@ from haxlb.model.tracking import TrackProcess
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+    asyncio.run(asyncio.wait_for(test, 90))
 
 
 class Proc:

@@ -30,7 +30,7 @@ ROOT = "root" if os.geteuid() == 0 else ""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+    asyncio.run(asyncio.wait_for(test, 90))
 
 
 class Bench:

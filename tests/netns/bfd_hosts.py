@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 100))
+    asyncio.run(asyncio.wait_for(test, 250))
 
 
 async def until(look: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:

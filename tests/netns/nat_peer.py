@@ -16,7 +16,7 @@ import threading
 from urllib.parse import urlsplit
 
 WEB_PORT, ECHO_PORT = 8080, 5353
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def content(size: int) -> bytes:

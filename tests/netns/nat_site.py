@@ -95,7 +95,7 @@ class NatSite:
 
     def run(self, host: str, *words: str) -> str:
         """A command in a host, to its end; what it printed."""
-        done = subprocess.run(self._inside(host, *words), capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(self._inside(host, *words), capture_output=True, text=True, check=False, timeout=200)
         assert not done.returncode, f"{' '.join(words)}: {done.stderr or done.stdout}"
         return done.stdout
 
@@ -132,7 +132,7 @@ class NatSite:
     def close(self) -> None:
         for process in self._processes:
             process.kill()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
             if process.stdout is not None:
                 process.stdout.close()
         for host in HOSTS:

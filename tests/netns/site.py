@@ -19,7 +19,7 @@ from haxlb.linux.bpffs import unmount
 from haxlb.model.errors import Unreachable
 from haxlb.model.node import Role
 from haxlb.model.status import NodeStatus
-from tests.netns.standin import LIMIT_S, Ear, addresses, eventually
+from tests.netns.standin import LIMIT_S, Ear, addresses, eventually, whole_lines
 
 HAXLB = Path(sys.executable).with_name("haxlb")
 VIP = IPv4Address("10.8.0.100")
@@ -99,7 +99,7 @@ class Director:
 
     def cli(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [str(HAXLB), *words, "--runtime-dir", str(self.runtime_dir)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
     def status(self) -> NodeStatus | None:
         """None while nobody answers."""
@@ -124,7 +124,7 @@ class Director:
         return next(each.pid for each in status.processes if each.name == name)
 
     def events(self) -> list[str]:
-        lines = (line for line in self.log.read_text().splitlines() if line.startswith("{"))
+        lines = (line for line in whole_lines(self.log) if line.startswith("{"))
         return [json.loads(line)["event"] for line in lines]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

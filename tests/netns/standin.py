@@ -38,7 +38,7 @@ from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.node import Role, VrrpInstance
 
 T = TypeVar("T")
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 """A machine that compiles the forwarder for other tests at the same time takes half of it."""
 _CLONE_NEWNET = 0x40000000
 _SO_TIMESTAMPNS = 35
@@ -67,6 +67,12 @@ def eventually(look: Callable[[], T], what: str, limit_s: float = LIMIT_S) -> T:
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {limit_s:g} s: {what}")
         time.sleep(0.01)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """Of a file that may be amid a write: the last line counts when it has its end. None where there is no file."""
+    text = path.read_text() if path.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def addresses(host: Host, interface: str = "eth0") -> set[IPv4Address]:

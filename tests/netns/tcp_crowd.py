@@ -28,10 +28,10 @@ from collections.abc import Iterator
 SIZE = 8
 CONNECTING = 64
 """At a time: more would not fit into a server's backlog."""
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 """An exchange that takes longer is none: TCP has sent it again seven times by then."""
 WINDOW = 24
-DRAIN_S = 10.0
+DRAIN_S = 30.0
 PACKETS_OF_A_FLOW = 20
 FLOWS = 200
 

@@ -281,7 +281,7 @@ def test_a_flood_of_strangers_costs_no_session(lab: Lab, one: Host, two: Host) -
             try:
                 for cpu in os.sched_getaffinity(0):
                     flooder.start(sys.executable, "-c", FLOOD, *stranger, str(cpu))
-                await until(lambda: "bfd_flood" in [each.event for each in first.of(Logged)], "the flood is seen", 60)
+                await until(lambda: "bfd_flood" in [each.event for each in first.of(Logged)], "the flood is seen", 150)
                 await asyncio.sleep(5 * 0.4)  # five times as long as the silence that costs a session
             finally:
                 flooder.kill()

@@ -129,7 +129,7 @@ def test_what_must_not_cost_the_role(pair: Pair, neighbor: Neighbor) -> None:
     os.kill(former, signal.SIGKILL)
     eventually(lambda: tracker_pid(one, former), "another tracker")
     eventually(
-        lambda: (found := tracked(one, "rt")) and f"{NEIGHBOR} Up" in found.detail, "its session is Up", limit_s=20
+        lambda: (found := tracked(one, "rt")) and f"{NEIGHBOR} Up" in found.detail, "its session is Up", limit_s=90
     )
     assert (value(one), transitions(one)) == (1, before), "the tracker's death"
 

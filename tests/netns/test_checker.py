@@ -54,7 +54,7 @@ from haxlb.model.node import (
     VrrpInstance,
 )
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
-from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually
+from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually, whole_lines
 
 pytestmark = [pytest.mark.netns, pytest.mark.bpf]
 
@@ -411,7 +411,7 @@ def test_scripts_of_the_operator_run(stage: Stage, tmp_path: Path) -> None:
         checker.backend(FIRST, up=False)
         stage.start_web(FIRST)
         checker.backend(FIRST, up=True)
-        eventually(lambda: len(log.read_text().splitlines()) == 5, "five scripts")
+        eventually(lambda: len(whole_lines(log)) == 5, "five scripts")
     names = [line.split()[0] for line in log.read_text().splitlines()]
     assert names == ["quorum_up", "down", "quorum_down", "up", "quorum_up"]
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"argument"}

@@ -70,7 +70,7 @@ class Observer:
         return next(gateway for each, _, _, gateway in reversed(self.said) if each == address)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for is in the kernel
                 await asyncio.sleep(0.005)
 

@@ -13,6 +13,7 @@ import pytest
 
 from haxlb.linux import bpf
 from haxlb.model.node import Role
+from tests.build_cache.place import USER_BASE
 from tests.netns.site import Director, Site, carries_xdp
 from tests.netns.standin import eventually
 
@@ -46,7 +47,7 @@ def one(site: Site) -> Director:
 def with_own_bcc(director: Director, directory: Path) -> Path:
     """Start it with a copy of bcc, whose beginning is returned."""
     copy = Path(shutil.copytree(BCC, directory / "bcc"))
-    script = f'mount --bind "$1" {BCC} && shift && exec "$@"'
+    script = f'mount --bind "$1" {BCC} && unset {USER_BASE} && shift && exec "$@"'
     director.start("unshare", "--mount", "sh", "-c", script, "sh", str(copy)).becomes(Role.MASTER)
     return copy / "__init__.py"
 

@@ -72,7 +72,7 @@ def test_an_interrupted_demo_cleans_up(number):
     try:
         wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
         demo.send_signal(number)
-        _, said = demo.communicate(timeout=30)
+        _, said = demo.communicate(timeout=90)
     finally:
         demo.kill()
     assert demo.returncode == 130, said

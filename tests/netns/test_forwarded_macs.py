@@ -17,7 +17,7 @@ from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.model.node import Role
 from tests.netns.site import VIP, Director, Site, configuration
-from tests.netns.standin import eventually, inside
+from tests.netns.standin import eventually, inside, whole_lines
 
 pytestmark = [pytest.mark.netns, pytest.mark.bpf]
 
@@ -85,7 +85,7 @@ class Pair:
 
     def connect(self) -> str:
         """Who has answered a connection."""
-        with inside(self.site.client.namespace), socket.create_connection((str(VIP), 80), timeout=5) as connection:
+        with inside(self.site.client.namespace), socket.create_connection((str(VIP), 80), timeout=30) as connection:
             return connection.recv(100).decode()
 
     def send(self, count: int, tag: str) -> None:
@@ -95,7 +95,7 @@ class Pair:
                 one.sendto(f"{tag}-{number}".encode(), (str(VIP), 5300))
 
     def arrived(self, tag: str) -> list[str]:
-        lines = [line for path in self.received for line in path.read_text().splitlines()]
+        lines = [line for path in self.received for line in whole_lines(path)]
         return sorted((line for line in lines if line.startswith(f"{tag}-")), key=lambda line: int(line.split("-")[1]))
 
     def believes(self) -> str:

@@ -62,7 +62,7 @@ class Watching:
         self.lines.append(event)
 
     async def until(self, *told: tuple[str, int]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while [each[:2] for each in self.told[-len(told) :]] != list(told):  # noqa: ASYNC110 - it knows no event
                 await asyncio.sleep(0.005)
 
@@ -88,7 +88,7 @@ def test_the_other_files_go_on_and_it_is_said_once(hung: Hung, tmp_path: Path) -
         await watching.until(("well", 7))
         assert watching.lines == ["track_files_hang"]
         hung.end()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "track_files_answer" not in watching.lines:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         watching.files.close()
@@ -128,7 +128,7 @@ def test_a_file_that_was_read_keeps_its_number_and_is_read_again(hung: Hung, tmp
         new = tmp_path / "new"
         new.symlink_to(hung.place / "f")
         new.rename(link)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while watching.lines != ["track_files_hang"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         assert [each[:2] for each in watching.told] == [("f", 5)]
@@ -136,7 +136,7 @@ def test_a_file_that_was_read_keeps_its_number_and_is_read_again(hung: Hung, tmp
         new.symlink_to(well)
         new.rename(link)
         await watching.until(("f", 5))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(watching.told) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         assert watching.told[-1][1] == 5

@@ -17,7 +17,7 @@ import pytest
 
 from haxlb.model.node import Role
 from tests.netns.site import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip
-from tests.netns.standin import addresses, eventually, inside
+from tests.netns.standin import addresses, eventually, inside, whole_lines
 
 pytestmark = pytest.mark.netns
 
@@ -90,7 +90,7 @@ class Watch:
             director.host.start("ip", "-o", "monitor", "address", stdout=log)
 
     def removals(self) -> list[str]:
-        return [line for line in self._path.read_text().splitlines() if line.startswith("Deleted")]
+        return [line for line in whole_lines(self._path) if line.startswith("Deleted")]
 
 
 def has_spare(director: Director) -> bool:
@@ -140,7 +140,7 @@ def test_a_killed_speaker_is_succeeded_and_nobody_notices(site: Site, pair: tupl
         killed_ns = time.time_ns()
         eventually(lambda: len(site.ear.adverts_of(ONE, 150, since_ns=killed_ns)) >= 3, "adverts go on")
         talk.goes_on()
-        said, _ = ping.communicate(timeout=30)
+        said, _ = ping.communicate(timeout=90)
         assert " 0% packet loss" in said, said
         assert talk.retransmitted() == 0
     assert watch.removals() == []

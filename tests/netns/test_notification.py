@@ -17,7 +17,7 @@ from lab import Lab
 
 from haxlb.model.node import Role
 from tests.netns.site import Director
-from tests.netns.standin import eventually
+from tests.netns.standin import eventually, whole_lines
 
 pytestmark = pytest.mark.netns
 
@@ -90,8 +90,7 @@ class Party:
         path.chmod(0o700)
 
     def read(self, name: str) -> list[str]:
-        path = self.directory / name
-        return path.read_text().splitlines() if path.exists() else []
+        return whole_lines(self.directory / name)
 
     def told(self) -> list[str]:
         """What VI_2's scripts were given, and that they ran beside the configuration."""

@@ -136,7 +136,7 @@ def test_priority_0_on_stop_moves_the_vip_within_the_skew(pair: Pair) -> None:
     one, two = elect(pair)
     one.send(Stop(reason="test"))
     two.becomes(Role.MASTER)
-    assert one.process.wait(timeout=10) == 0
+    assert one.process.wait(timeout=60) == 0
     zero, first = (
         eventually(lambda s=source, p=priority: pair.ear.adverts_of(s, p), f"advert {priority} of {source}")[0]
         for source, priority in ((ONE, 0), (TWO, 100))
@@ -155,7 +155,7 @@ def test_losing_the_supervisor_or_sigterm_is_an_orderly_hand_over(pair: Pair, ho
     else:
         one.hang_up()
     two.becomes(Role.MASTER)
-    assert one.process.wait(timeout=10) == 0
+    assert one.process.wait(timeout=60) == 0
     eventually(lambda: pair.ear.adverts_of(ONE)[-1].priority == 0, "priority 0")
     assert holders(pair) == ["d2"]
 
@@ -422,7 +422,7 @@ def test_the_supervisor_is_told_what_to_tell_and_no_script_runs_here(pair: Pair,
     one = pair.speaker(pair.d1, replace(FAST, notify=scripts))
     one.becomes(Role.MASTER)
     one.send(Stop())
-    assert one.process.wait(timeout=10) == 0
+    assert one.process.wait(timeout=60) == 0
     told = [each.due for each in one.messages if isinstance(each, Notify)]
     assert [(each.subject, each.name, each.state, each.priority) for each in told] == [
         ("INSTANCE", "VI_1", "BACKUP", 150),
@@ -437,7 +437,7 @@ def test_without_a_supervisor_the_last_script_runs_here_in_the_normal_class(pair
     one = pair.speaker(pair.d1, replace(FAST, notify=scripts))
     one.becomes(Role.MASTER)
     one.hang_up()
-    assert one.process.wait(timeout=10) == 0
+    assert one.process.wait(timeout=60) == 0
     assert out.read_text().splitlines() == ["INSTANCE VI_1 STOP 150 SCHED_OTHER"]
 
 
@@ -457,7 +457,7 @@ def test_without_capabilities_one_clear_answer(pair: Pair) -> None:
     with SpeakerHandle(pair.d1, wrapper=wrapper) as speaker:
         ready = speaker.wait_for(lambda m: type(m).__name__ == "Ready", "Ready")
         assert "CAP_NET_RAW is missing (run as root" in ready.problem
-        assert speaker.process.wait(timeout=10) == 77
+        assert speaker.process.wait(timeout=60) == 77
 
 
 def test_the_speaker_is_small(pair: Pair) -> None:

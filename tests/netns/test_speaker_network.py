@@ -198,7 +198,7 @@ def test_foreign_addresses_and_routes_are_left_alone(director: Host, speaker: Sp
     configure(speaker, INSTANCE)
     eventually(lambda: own(director) == ALL | {"10.9.0.200"}, "both")
     speaker.send(Stop())
-    speaker.process.wait(timeout=10)
+    speaker.process.wait(timeout=60)
     assert own(director) == {"10.9.0.200"}
     assert "198.51.100.0/24 via 10.9.0.77" in director.run("ip", "route").stdout
 
@@ -329,7 +329,7 @@ def test_static_entries_are_on_while_it_runs(director: Host, speaker: SpeakerHan
     configure(speaker, quiet, static_rules=(rule,))
     assert (routes(director), rules(director)) == ([], ["10.4.0.1"])
     speaker.send(Stop())
-    speaker.process.wait(timeout=10)
+    speaker.process.wait(timeout=60)
     assert (routes(director), rules(director)) == ([], [])
 
 
@@ -348,7 +348,7 @@ def test_a_virtual_mac_answers_adverts_and_goes_with_an_orderly_stop(
         assert client.run("ping", "-c1", "-W2", "10.9.0.100", check=False).returncode == 0
         assert "00:00:5e:00:01:33" in client.run("ip", "neigh", "show", "10.9.0.100").stdout
     speaker.send(Stop())
-    assert speaker.process.wait(timeout=10) == 0, speaker.messages[-3:]
+    assert speaker.process.wait(timeout=60) == 0, speaker.messages[-3:]
     assert "vrrp.51" not in director.run("ip", "link").stdout
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/arp_ignore").stdout == "0\n"
 
@@ -418,7 +418,7 @@ def test_an_ipv6_instance_speaks_and_answers_with_its_virtual_mac(
         eventually(lambda: client.run("ping", "-c1", "-W1", "2001:db8::100", check=False).returncode == 0, "an answer")
         assert "00:00:5e:00:02:33" in client.run("ip", "neigh", "show", "2001:db8::100").stdout
     speaker.send(Stop())
-    assert speaker.process.wait(timeout=10) == 0
+    assert speaker.process.wait(timeout=60) == 0
     assert "vrrp6.51" not in director.run("ip", "link").stdout
 
 
@@ -452,7 +452,7 @@ def test_settings_and_packets_that_are_not_accepted(lab: Lab, director: Host, sp
         assert director.mac() in client.run("ip", "neigh", "show", address).stdout
     assert speaker.status().instances[0].role is Role.MASTER
     speaker.send(Stop())
-    speaker.process.wait(timeout=10)
+    speaker.process.wait(timeout=60)
     assert director.run("nft", "list", "tables").stdout == ""
     assert director.run("cat", "/proc/sys/net/ipv4/conf/eth0/promote_secondaries").stdout == "0\n"
     assert director.run("cat", igmp).stdout == "1\n"

@@ -15,7 +15,7 @@ from haxlb.cli.client import ask
 from haxlb.daemon.control import Answer, Failover, Resume, Step, Swap
 from haxlb.model.node import Role
 from tests.netns.site import ONE, VIP, Director, carries_xdp, configuration, has_vip
-from tests.netns.standin import LIMIT_S, addresses, eventually
+from tests.netns.standin import LIMIT_S, addresses, eventually, whole_lines
 
 pytestmark = pytest.mark.netns
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.netns
 def test_who_reads_json_lines_meets_nothing_else(site):
     one = site.director("lb1", 150, servers=False, unicast="unicast_peer {\n        10.8.0.2\n    }")
     one.start().becomes(Role.MASTER)
-    lines = [json.loads(line) for line in one.log.read_text().splitlines()]
+    lines = [json.loads(line) for line in whole_lines(one.log)]
     (found,) = [each for each in lines if each["event"] == "config_complaint"]
     assert (found["code"], found["level"]) == ("unchecked-source", "info")
     assert found["file"] == str(one.config)

@@ -75,7 +75,7 @@ def test_a_virtual_router_goes_from_one_to_the_other_by_reloads(pair: tuple[Dire
     # What is killed holds nothing.
     assert two.process is not None
     two.process.kill()
-    two.process.wait(timeout=20)
+    two.process.wait(timeout=60)
     eventually(lambda: one.cli("reload").returncode == 0, "its virtual routers are free")
 
 

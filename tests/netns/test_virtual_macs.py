@@ -416,7 +416,7 @@ class Table:
 
         # A child process is of the namespace of the thread that starts it.
         with inside(self.host.namespace):
-            asyncio.run(asyncio.wait_for(steps(), 20))
+            asyncio.run(asyncio.wait_for(steps(), 60))
 
     def listed(self) -> str:
         return self.host.run("nft", "list", "ruleset").stdout
@@ -580,7 +580,7 @@ def test_an_nft_that_hangs_is_ended_when_nobody_waits_any_more(director: Host, t
         await asyncio.gather(waiting, return_exceptions=True)
 
     with inside(director.namespace):
-        asyncio.run(asyncio.wait_for(abandon(), 20))
+        asyncio.run(asyncio.wait_for(abandon(), 60))
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
