@@ -82,7 +82,7 @@ def _sweep(tables: FlowTables, what: str, *, counting: bool = False, rounds: int
         totals.append(time.process_time() - before)
         longest.append(max(portions))
     sweeper.close()
-    buckets = sum(tables.maps.shape(each).entries for each in ("flows", "half_open", "wide_flows", "wide_half_open"))
+    buckets = sum(tables.maps.shape(each).entries for each in ("flows", "overflow", "wide_flows", "wide_overflow"))
     return {
         "what": f"sweep, {what}",
         "buckets": buckets,

@@ -40,7 +40,7 @@ SERVICE = FRONTEND = 1
 BACKENDS = range(1, 5)
 INCARNATION = 7
 FEATURES = "stateful,stateless,list,persistence,ipv6,any_port"
-TABLES = {"flows": 16, "half_open": 16, "wide_flows": 32, "wide_half_open": 32}
+TABLES = {"flows": 16, "overflow": 16, "wide_flows": 32, "wide_overflow": 32}
 """Bytes of one way."""
 
 

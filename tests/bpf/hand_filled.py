@@ -52,7 +52,7 @@ CLIENT_MAC = "02:00:00:00:00:cc"
 PEER_MAC = "02:00:00:00:00:bb"
 TICKS_PER_SECOND = round(1 / time.clock_getres(6))
 ACTIONS = {bpf.XDP_PASS: Action.PASS, bpf.XDP_DROP: Action.DROP, bpf.XDP_TX: Action.SEND, bpf.XDP_REDIRECT: Action.SEND}
-_TABLES = ("flows", "half_open", "wide_flows", "wide_half_open")
+_TABLES = ("flows", "overflow", "wide_flows", "wide_overflow")
 _ELEMENTS = RING_SLOTS // RING_SLOTS_PER_ELEMENT
 
 
@@ -189,7 +189,7 @@ class HandFilled:
         """Let time pass for flows and fragments."""
         self._aged_s += seconds
         ticks = round(seconds * TICKS_PER_SECOND)
-        for name, size in (("flows", 16), ("half_open", 16), ("wide_flows", 32), ("wide_half_open", 32)):
+        for name, size in (("flows", 16), ("overflow", 16), ("wide_flows", 32), ("wide_overflow", 32)):
             with self._table(name) as table:
                 age_flows(table, size, ticks)
         fragments, shape = self.maps.fds["fragments"], self.maps.shape("fragments")

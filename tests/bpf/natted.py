@@ -190,7 +190,7 @@ class Natted:
             if shape.kind in (layout.MapKind.HASH, layout.MapKind.LRU_HASH):
                 for key in list(bpf.map_keys(fd, shape.key_size)):
                     bpf.map_delete(fd, key)
-        for name in ("flows", "half_open", "wide_flows", "wide_half_open", "loads"):
+        for name in ("flows", "overflow", "wide_flows", "wide_overflow", "loads"):
             with self.table(name) as table:
                 table[:] = bytes(len(table))
         self.maps.write("interfaces", INDEX.pack(LOOPBACK), layout.pack_own_mac(OWN_MAC))
@@ -238,7 +238,7 @@ class Natted:
 
     def flows(self) -> list[FlowEntry]:
         found: list[FlowEntry] = []
-        for name in ("flows", "half_open", "wide_flows", "wide_half_open"):
+        for name in ("flows", "overflow", "wide_flows", "wide_overflow"):
             with self.table(name) as table:
                 found += (unpack_wide_flows if name.startswith("wide") else unpack_flows)(table[:])
         return found
@@ -246,7 +246,7 @@ class Natted:
     def age(self, seconds: float) -> None:
         """Let time pass for all flows."""
         ticks = round(seconds * self.ticks_per_second())
-        for name, size in (("flows", 16), ("half_open", 16), ("wide_flows", 32), ("wide_half_open", 32)):
+        for name, size in (("flows", 16), ("overflow", 16), ("wide_flows", 32), ("wide_overflow", 32)):
             with self.table(name) as table:
                 age_flows(table, size, ticks)
 

@@ -26,7 +26,7 @@ ACTIONS = {
     bpf.XDP_TX: Action.SEND,
     bpf.XDP_REDIRECT: Action.SEND,
 }
-FLOW_TABLES = {"flows": 16, "half_open": 16, "wide_flows": 32, "wide_half_open": 32}
+FLOW_TABLES = {"flows": 16, "overflow": 16, "wide_flows": 32, "wide_overflow": 32}
 """With the bytes of a way."""
 
 

@@ -46,12 +46,12 @@ def expect_exact(plane: Plane) -> None:
 def test_a_flow_settles_with_its_second_packet(plane: Plane) -> None:
     serve(plane)
     plane.send(tcp())
-    assert (ports(plane, "half_open"), ports(plane, "flows")) == ({40000}, set())
+    assert (ports(plane, "overflow"), ports(plane, "flows")) == ({40000}, set())
     plane.send(tcp())
     # A retransmitted SYN is no second packet.
-    assert (ports(plane, "half_open"), ports(plane, "flows")) == ({40000}, set())
+    assert (ports(plane, "overflow"), ports(plane, "flows")) == ({40000}, set())
     plane.send(tcp("A"))
-    assert (ports(plane, "half_open"), ports(plane, "flows")) == (set(), {40000})
+    assert (ports(plane, "overflow"), ports(plane, "flows")) == (set(), {40000})
     expect_exact(plane)
 
 
@@ -64,7 +64,7 @@ def test_a_full_bucket_keeps_its_handshakes_for_three_seconds(plane: Plane, crow
     assert answer.reason == "table_full"
     # Unrecorded, it still goes where its SYN went, and evicts nobody.
     assert {plane.send(tcp("A", **late)).frame[:6] for _ in range(3)} == {answer.frame[:6]}
-    assert ports(plane, "half_open") == {one["port"] for one in first}
+    assert ports(plane, "overflow") == {one["port"] for one in first}
     plane.age(2.9)
     assert plane.send(tcp(**late)).reason == "table_full"
     plane.age(0.2)
@@ -80,13 +80,13 @@ def test_the_longest_due_makes_way_first(plane: Plane, crowd: Crowd) -> None:
         plane.age(1.1)
     plane.send(tcp(**closed))
     plane.send(tcp("R", **closed))
-    assert ports(plane, "half_open") == {one["port"] for one in (first, second, third, closed)}
+    assert ports(plane, "overflow") == {one["port"] for one in (first, second, third, closed)}
     # Closed flows make room at once, but the others, of 60 s, have come nearer to their end than this one of 120 s.
     plane.age(2.0)
     for newcomer, gone in zip(late, (first, second, third), strict=True):
-        assert gone["port"] in ports(plane, "half_open")
+        assert gone["port"] in ports(plane, "overflow")
         assert plane.send(tcp(**newcomer)).reason == "new_flow"
-        assert gone["port"] not in ports(plane, "half_open")
+        assert gone["port"] not in ports(plane, "overflow")
     expect_exact(plane)
 
 
@@ -98,7 +98,7 @@ def test_a_closed_flow_makes_way_at_once(plane: Plane, crowd: Crowd) -> None:
     assert plane.send(tcp(**late)).reason == "table_full"
     plane.send(tcp("R", **closed))
     assert plane.send(tcp(**late)).reason == "new_flow"
-    assert ports(plane, "half_open") == {one["port"] for one in (*others, late)}
+    assert ports(plane, "overflow") == {one["port"] for one in (*others, late)}
     expect_exact(plane)
 
 
@@ -108,7 +108,7 @@ def test_where_settled_flows_fill_a_bucket_the_next_one_is_as_safe_where_it_is(p
     servers = [establish(plane, one) for one in settled]
     reached = establish(plane, late)
     assert ports(plane, "flows") == {one["port"] for one in settled}
-    assert [flow.state for flow in entries(plane, "half_open")] == [FlowState.TCP_ESTABLISHED]
+    assert [flow.state for flow in entries(plane, "overflow")] == [FlowState.TCP_ESTABLISHED]
     plane.age(800)
     for number in range(4):
         plane.send(tcp(**{**forged, "port": forged["port"]}, data=bytes(number)))
@@ -165,7 +165,7 @@ def test_a_claim_that_was_never_finished_is_taken_over(plane: Plane, crowd: Crow
     *clients, newcomer = crowd(5)
     for one in clients:
         plane.send(tcp(**one))
-    with plane.table("half_open") as flows:
+    with plane.table("overflow") as flows:
         for at in range(0, len(flows), 16):
             if any(flows[at : at + 16]):
                 flows[at + 8 : at + 12] = bytes([0, 0, 0, FlowState.CLAIMED])
@@ -193,7 +193,7 @@ def test_a_dead_record_hides_no_live_one(plane: Plane, crowd: Crowd) -> None:
     plane.send(tcp(**other))
     plane.send(tcp(**one))
     plane.send(tcp("A", **one))
-    with plane.table("half_open") as flows:
+    with plane.table("overflow") as flows:
         keys = [struct.unpack_from("=QQ", flows, at) for at in range(0, len(flows), 16)]
     assert [value for key, value in keys if key and not value] == [0]
     plane.send(tcp("R", **one))
@@ -262,7 +262,7 @@ def test_a_flood_evicts_neither_established_flows_nor_young_handshakes(plane: Pl
     assert sum(looked.values()) == FLOOD
     # By chance two have the same source.
     assert looked["new_flow"] + looked["table_full"] > FLOOD - 100
-    assert looked["new_flow"] <= 4 * plane.maps.sizes.half_open_buckets
+    assert looked["new_flow"] <= 4 * plane.maps.sizes.overflow_buckets
     known = plane.verdicts()["forwarded"]
     assert [plane.server(ACK.of(*one)) for one in handshakes] == awaited
     assert [plane.server(ACK.of(*one)) for one in established] == servers

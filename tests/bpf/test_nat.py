@@ -344,7 +344,7 @@ def test_syn_and_ack_do_not_keep_a_half_open_flow(plane: Natted) -> None:
 
 def test_without_its_flow_an_answer_is_forgotten(plane: Natted) -> None:
     plane.send(packet(WEB, CLIENT, 40000))
-    for name in ("flows", "half_open"):
+    for name in ("flows", "overflow"):
         with plane.table(name) as table:
             table[:] = bytes(len(table))
     said = answer(WEB, CLIENT, 40000)
@@ -385,7 +385,7 @@ def test_two_services_of_one_server_and_the_same_port_of_a_client(plane: Natted)
     assert (second.verdict, second.reason) == ("drop", "table_full")
     back = plane.send(answer(WEB, CLIENT, 40000))
     assert Ether(back.frame)[IP].src == WEB.vip
-    for name in ("flows", "half_open"):
+    for name in ("flows", "overflow"):
         with plane.table(name) as table:
             table[:] = bytes(len(table))
     assert plane.send(packet(TWIN, CLIENT, 40000)).reason == "new_flow"

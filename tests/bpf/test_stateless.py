@@ -135,7 +135,7 @@ def test_a_transition_ends(plane: Plane) -> None:
     assert reasons(plane, ACK) == {"hashed", "forwarded"}
     assert reasons(plane, SYN, 2000) == {"hashed"}
     assert plane.flows() != []
-    for name in ("flows", "half_open", "loads"):
+    for name in ("flows", "overflow", "loads"):
         with plane.table(name) as content:
             content[:] = bytes(len(content))
     plane.oracle.flows.forget()

@@ -109,7 +109,7 @@ def test_the_last_way_of_the_last_portion_is_swept_too(tables: FlowTables, sweep
     portions = sweeper.begin(counting=False)
     assert portions == -(-sum(tables.maps.shape(each).entries for each in TABLES) // PORTION_BUCKETS)
     assert portions > 1
-    tables.put("wide_half_open", last_way(tables, "wide_half_open"), flow(0, FlowState.UDP, 71, wide=True))
+    tables.put("wide_overflow", last_way(tables, "wide_overflow"), flow(0, FlowState.UDP, 71, wide=True))
     for _ in range(portions - 1):
         sweeper.sweep()
     assert len(tables.flows()) == 1
@@ -140,7 +140,7 @@ def test_a_template_of_a_server_that_is_gone_goes_at_once(tables: FlowTables, sw
 def test_a_stamp_of_the_future_is_young(tables: FlowTables, sweeper: Sweeper) -> None:
     """Another CPU has read the clock after the sweep did."""
     entry = flow(0, FlowState.TCP_NEW, -0.5)
-    tables.put("half_open", 0, entry)
+    tables.put("overflow", 0, entry)
     sweep(sweeper)
     assert tables.flows() == [entry]
 

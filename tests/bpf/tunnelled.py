@@ -140,7 +140,7 @@ class Tunnelled:
 
     def reset(self) -> None:
         """The sites as they are said above, no flow, no error sent."""
-        for name in ("flows", "half_open", "wide_flows", "wide_half_open"):
+        for name in ("flows", "overflow", "wide_flows", "wide_overflow"):
             shape = self.maps.shape(name)
             with mmap.mmap(self.maps.fds[name], shape.entries * shape.value_size) as table:
                 table[:] = bytes(len(table))

@@ -79,5 +79,5 @@ def test_loads_and_cursor_are_where_the_sweeper_looks_for_them(said: dict[str, i
 def test_every_table_is_swept_in_whole_runs(said: dict[str, int], log2: int) -> None:
     sizes = Sizes(flow_buckets_log2=log2)
     assert said["buckets"] == SWEEP_BUCKETS
-    for buckets in (sizes.flow_buckets, sizes.half_open_buckets, sizes.wide_flow_buckets, sizes.wide_half_open_buckets):
+    for buckets in (sizes.flow_buckets, sizes.overflow_buckets, sizes.wide_flow_buckets, sizes.wide_overflow_buckets):
         assert buckets % SWEEP_BUCKETS == 0
