@@ -53,8 +53,8 @@ def drain(virtual_server: str, real_server: str, runtime_dir: Path, *, wait: boo
     """Set the weight of the real server RS of the virtual server VS to 0: it gets no new connections.
 
     What it has goes on, and so do clients that a persistent virtual server keeps there. UDP does not say what is new:
-    packets of a virtual server of mh, sh or dh may go there for the tcp time of `lvs_timeouts` (900 s) more. `haxlb
-    enable` ends it.
+    flows of a virtual server of mh, sh or dh may begin there for the longer of the tcp and the udp time of
+    `lvs_timeouts` (900 s) more. `haxlb enable` ends it.
 
     Exit codes: 0 in force (--wait: and drained); 1 no such server, not in force, or connections are left at the
     timeout; 69 no daemon answers; 77 not permitted.
