@@ -52,7 +52,9 @@ def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path
 def drain(virtual_server: str, real_server: str, runtime_dir: Path, *, wait: bool, timeout: float) -> None:
     """Set the weight of the real server RS of the virtual server VS to 0: it gets no new connections.
 
-    What it has goes on, and so do clients that a persistent virtual server keeps there. `haxlb enable` ends it.
+    What it has goes on, and so do clients that a persistent virtual server keeps there. UDP does not say what is new:
+    flows of a virtual server of mh, sh or dh may begin there for the longer of the tcp and the udp time of
+    `lvs_timeouts` (900 s) more. `haxlb enable` ends it.
 
     Exit codes: 0 in force (--wait: and drained); 1 no such server, not in force, or connections are left at the
     timeout; 69 no daemon answers; 77 not permitted.

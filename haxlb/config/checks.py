@@ -53,6 +53,10 @@ class CheckedServer(NamedTuple):
 
 
 _KINDS = {each.value: each for each in CheckKind}
+_TCP, _SSL = CheckKind.TCP, CheckKind.SSL
+"""Python 3.11 takes longer to look a member up in its class than to compare it."""
+_OPTIONS = frozenset({"bindto", "bind_port", "http_protocol"})
+"""What few checks say."""
 
 
 def read_checks(server: CheckedServer, complaints: Complaints) -> Iterator[Check]:
@@ -69,7 +73,7 @@ def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check
     own = entry.section if entry.section is not None else Section(entry.keyword.name)
     known = said(own, server.said)
     urls: tuple[HttpUrl, ...] = ()
-    if kind is not CheckKind.TCP:
+    if kind is not _TCP:
         urls = tuple(_urls(own, complaints))
         if not urls:
             complaints.error(
@@ -95,18 +99,25 @@ def _check(entry: Entry, server: CheckedServer, complaints: Complaints) -> Check
         kind=kind,
         address=address,
         port=port,
-        bind_address=_source(own, address, complaints),
-        bind_port=own.value("bind_port", 0),
         connect_timeout_us=known.get("connect_timeout") or 5 * SECOND_US,
         delay_loop_us=known.get("delay_loop") or 60 * SECOND_US,
         warmup_us=known.get("warmup"),
         retry=known.get("retry"),
-        delay_before_retry_us=known.get("delay_before_retry", SECOND_US if kind is CheckKind.TCP else 3 * SECOND_US),
+        delay_before_retry_us=known.get("delay_before_retry", SECOND_US if kind is _TCP else 3 * SECOND_US),
         urls=urls,
-        http_protocol="1.1" if own.value("http_protocol") in ("1.1", "1.1K") else "1.0",
         virtualhost=virtualhost,
-        sni=_sni(own, virtualhost) if kind is CheckKind.SSL else None,
+        sni=_sni(own, virtualhost) if kind is _SSL else None,
+        **({} if _OPTIONS.isdisjoint(own.names) else _options(own, address, complaints)),
     )
+
+
+def _options(own: Section, address: IPAddress, complaints: Complaints) -> dict[str, Any]:
+    """The fields of Check that `_OPTIONS` are about."""
+    return {
+        "bind_address": _source(own, address, complaints),
+        "bind_port": own.value("bind_port", 0),
+        "http_protocol": "1.1" if own.value("http_protocol") in ("1.1", "1.1K") else "1.0",
+    }
 
 
 def _source(section: Section, target: IPAddress, complaints: Complaints) -> IPAddress | None:

@@ -147,7 +147,8 @@ class RealServerReader:
     def _fits(self, entry: Entry, method: Method) -> bool:
         """Packets of the virtual server can be given to it by this method; says so when not."""
         address: IPAddress = entry.value[0]
-        if address.version == 6 and address.is_link_local:  # noqa: PLR2004 - the family
+        version = address.version
+        if version == 6 and address.is_link_local:  # noqa: PLR2004 - the family
             self._complaints.error(
                 "bad-value",
                 entry.argument_span,
@@ -156,7 +157,7 @@ class RealServerReader:
             )
             return False
         families = self._service.head.families
-        if families != {address.version} and method.kind is not ForwardingMethod.TUN:
+        if families != {version} and method.kind is not ForwardingMethod.TUN:
             other = " and ".join(f"IPv{each}" for each in sorted(families))
             self._complaints.error(
                 "mixed-family",

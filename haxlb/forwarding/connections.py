@@ -8,24 +8,36 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
+from itertools import compress
 from typing import Final, NamedTuple
 
-from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.flows import FLOW_BYTES, SPILLED, WIDE_FLOW_BYTES, FlowState
 from haxlb.forwarding.records import FrontendFlag
+from haxlb.forwarding.remembered import Remembered
 from haxlb.model.addresses import IPAddress, Protocol
 
-_FLOW: Final = struct.Struct("=BBBBHHII")
-_WIDE: Final = struct.Struct("=HHHHII16s")
+_FLOW: Final = struct.Struct("=BBBBBB6sI")
+_WIDE: Final = struct.Struct("=2x2sBB6sI16s")
+_KIND: Final = struct.Struct("=2sHHBB")
+"""Port of the endpoint, frontend, backend, incarnation, state."""
+_STATE_AT: Final = 11
+"""Offset of the state in a way of either kind."""
+_LIVE: Final = bytes(FlowState.CLAIMED < octet & ~SPILLED <= max(FlowState) for octet in range(256))
+"""Whether a way is one of a flow, by its state's byte."""
 _MAPPED: Final = bytes(12)
 """What a wide key has in front of an IPv4 address."""
-_PORTS: Final = [f":{(port & 0xFF) << 8 | port >> 8}" for port in range(1 << 16)]
-"""By the number that two bytes on the wire are to a little-endian machine."""
 _OCTETS: Final = [f"{octet}." for octet in range(256)]
-_LAST_OCTETS: Final = [str(octet) for octet in range(256)]
+_LAST_OCTETS: Final = [f"{octet}:" for octet in range(256)]
+_STATE_WIDTH: Final = 11
+_SOURCE_WIDTH: Final = 18
+_VIRTUAL_WIDTH: Final = 18
+_LONGEST: Final = len("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535")
+_KEPT: Final = 1 << 16
+"""Of one sort of text: clients of an endpoint for all ports choose how many there are."""
 _STATES: Final = {
     FlowState.TCP_NEW: "SYN_RECV",
     FlowState.TCP_ESTABLISHED: "ESTABLISHED",
@@ -105,13 +117,10 @@ class Form(Enum):
 class _Kind(NamedTuple):
     """What all flows of one endpoint, server and state have in common."""
 
-    lifetime: int
-    """Ticks."""
-    head: str
-    """What stands before the time that is left."""
-    middle: str
-    """Between that and the source."""
+    heads: Remembered[int, str]
+    """What stands before the source, by whole seconds since the last packet; empty when the flow is over."""
     tail: str
+    """What stands behind it."""
 
 
 class Listing:
@@ -123,134 +132,113 @@ class Listing:
         self._wanted = wanted
         self._form = form
         self._text_of_ipv6 = text_of_ipv6
-        self._kinds: dict[int, _Kind | None] = {}
-        self._left: dict[int, str] = {}
+        self._kinds: Remembered[bytes, _Kind | None] = Remembered(self._kind, most=_KEPT)
+        self._narrow_kinds: Remembered[bytes, _Kind | None] = Remembered(self._narrow_kind, most=_KEPT)
+        self._heads: dict[tuple[str, str, int], Remembered[int, str]] = {}
+        width = _SOURCE_WIDTH if form is Form.TABLE else 0
+        self._pads = [" " * (width - length) for length in range(_LONGEST + 1)]
         client = wanted.client
-        self._mask = int(client.netmask) if client is not None else 0
-        self._network = int(client.network_address) if client is not None else 0
         self._family = client.version if client is not None else 0
+        network, mask = (client.network_address.packed, client.netmask.packed) if client is not None else (b"", b"")
+        self._network, self._mask = int.from_bytes(network, "little"), int.from_bytes(mask, "little")
+        self._leading = network[: client.prefixlen // 8] if client is not None else b""
+        """Where these bytes are not there is no flow of the client."""
 
-    def lines(self, buckets: bytes | memoryview) -> list[str]:
+    def lines(self, buckets: bytes) -> list[str]:
         """Of buckets of `flows` or `overflow`: one line for each flow that is wanted and not over."""
-        if self._family == 6:  # noqa: PLR2004 - the family
+        live: Sequence[int] = buckets[_STATE_AT::FLOW_BYTES].translate(_LIVE)
+        if 1 not in live or self._family == 6 or self._leading not in buckets:  # noqa: PLR2004 - the family
             return []
-        now, ticks, kinds, left_text, ports = (
-            self._book.now,
-            self._book.ticks_per_second,
-            self._kinds,
-            self._left,
-            _PORTS,
-        )
-        network, mask = self._network, self._mask
+        if self._family:
+            network, mask = self._network, self._mask
+            sources = memoryview(buckets).cast("I")[:: FLOW_BYTES // 4].tolist()
+            live = [source & mask == network and there for source, there in zip(sources, live, strict=True)]
+        now, ticks, kinds, pads = self._book.now, self._book.ticks_per_second, self._narrow_kinds, self._pads
         octets, last = _OCTETS, _LAST_OCTETS
-        width = 18 if self._form is Form.TABLE else 0
-        found: list[str] = []
-        append = found.append
-        for a, b, c, d, port, frontend, kind_of, stamp in _FLOW.iter_unpack(buckets):
-            if kind_of < 0x2000000:  # noqa: PLR2004 - an empty way, or a claim
-                continue
-            number = frontend << 32 | kind_of
-            try:
-                kind = kinds[number]
-            except KeyError:
-                kind = self._kind(number, frontend, kind_of, 0)
-            if kind is None:
-                continue
-            lifetime, head, middle, tail = kind
-            age = now - stamp & 0xFFFFFFFF
-            left = lifetime - age if age < _AHEAD else lifetime
-            if left <= 0:
-                continue
-            if mask and (a << 24 | b << 16 | c << 8 | d) & mask != network:
-                continue
-            left = (left + ticks - 1) // ticks
-            time_left = left_text.get(left) or self._time(left)
-            source = octets[a] + octets[b] + octets[c] + last[d] + ports[port]
-            append(f"{head}{time_left}{middle}{source.ljust(width)}{tail}")
-        return found
+        # The port is spelt anew each time: a table of all of them would not stay in the CPU's caches.
+        return [
+            f"{head}{(source := f'{octets[a]}{octets[b]}{octets[c]}{last[d]}{high << 8 | low}')}"
+            f"{pads[len(source)]}{kind.tail}"
+            for a, b, c, d, high, low, kind_of, stamp in compress(_FLOW.iter_unpack(buckets), live)
+            if (kind := kinds[kind_of]) and (head := kind.heads[(now - stamp & 0xFFFFFFFF) // ticks])
+        ]
 
-    def wide_lines(self, buckets: bytes | memoryview) -> list[str]:
+    def wide_lines(self, buckets: bytes) -> list[str]:
         """The same of buckets of `wide_flows` or `wide_overflow`."""
-        now, ticks, kinds, left_text, ports = (
-            self._book.now,
-            self._book.ticks_per_second,
-            self._kinds,
-            self._left,
-            _PORTS,
-        )
-        text_of_ipv6 = self._text_of_ipv6
+        live = buckets[_STATE_AT::WIDE_FLOW_BYTES].translate(_LIVE)
+        if 1 not in live or self._leading not in buckets:
+            return []
+        now, ticks, kinds, pads = self._book.now, self._book.ticks_per_second, self._kinds, self._pads
+        octets, last, text_of_ipv6 = _OCTETS, _LAST_OCTETS, self._text_of_ipv6
         network, mask, family = self._network, self._mask, self._family
-        width = 18 if self._form is Form.TABLE else 0
         found: list[str] = []
-        for _, target, port, frontend, kind_of, stamp, address in _WIDE.iter_unpack(buckets):
-            if kind_of < 0x2000000:  # noqa: PLR2004 - an empty way, or a claim
-                continue
-            number = target << 48 | frontend << 32 | kind_of
-            try:
-                kind = kinds[number]
-            except KeyError:
-                kind = self._kind(number, frontend, kind_of, target)
-            if kind is None:
-                continue
-            lifetime, head, middle, tail = kind
-            age = now - stamp & 0xFFFFFFFF
-            left = lifetime - age if age < _AHEAD else lifetime
-            if left <= 0:
+        for target, high, low, kind_of, stamp, address in compress(_WIDE.iter_unpack(buckets), live):
+            kind = kinds[target + kind_of]
+            if not kind or not (head := kind.heads[(now - stamp & 0xFFFFFFFF) // ticks]):
                 continue
             narrow = address.startswith(_MAPPED)
-            if family and (
-                narrow is (family == 6) or int.from_bytes(address[12:] if narrow else address, "big") & mask != network  # noqa: PLR2004
+            if (
+                family
+                and (
+                    narrow is (family == 6)  # noqa: PLR2004 - the family
+                    or int.from_bytes(address[12:] if narrow else address, "little") & mask != network
+                )
             ):
                 continue
-            left = (left + ticks - 1) // ticks
-            time_left = left_text.get(left) or self._time(left)
             if narrow:
-                source = f"{address[12]}.{address[13]}.{address[14]}.{address[15]}{ports[port]}"
+                _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d = address
+                source = f"{octets[a]}{octets[b]}{octets[c]}{last[d]}{high << 8 | low}"
             else:
-                source = f"[{text_of_ipv6(address)}]{ports[port]}"
-            found.append(f"{head}{time_left}{middle}{source.ljust(width)}{tail}")
+                source = f"[{text_of_ipv6(address)}]:{high << 8 | low}"
+            found.append(f"{head}{source}{pads[len(source)]}{kind.tail}")
         return found
 
-    def _kind(self, number: int, index: int, kind_of: int, target: int) -> _Kind | None:
-        """Find out and keep what is the same for all flows of this kind; None = they are not wanted."""
-        backend, incarnation, state = kind_of & 0xFFFF, kind_of >> 16 & 0xFF, FlowState(kind_of >> 24)
+    def _narrow_kind(self, kind_of: bytes) -> _Kind | None:
+        return self._kind(bytes(2) + kind_of)
+
+    def _kind(self, kind_of: bytes) -> _Kind | None:
+        """What is the same for all flows of this kind; None = they are not wanted."""
+        target, index, backend, incarnation, number = _KIND.unpack(kind_of)
+        state = FlowState(number & ~SPILLED)
         server = self._book.backends.get(backend)
         if state is FlowState.TEMPLATE:
             # Of a whole service, not of one of its endpoints.
             frontend = next((each for each in self._book.frontends.values() if each.service == index), None)
         else:
             frontend = self._book.frontends.get(index)
-        made = None
         # Of a server that is no more, or an endpoint: nobody would go on in such a flow.
-        if frontend is not None and server is not None and server.incarnation == incarnation:
-            states = _SCTP_STATES if frontend.protocol is Protocol.SCTP else _STATES
-            named = states.get(state, "NONE")
-            if self._is_wanted(index, frontend, backend, named):
-                lifetime = (
-                    self._book.persistence_s.get(frontend.service, 0)
-                    if state is FlowState.TEMPLATE
-                    else self._book.lifetimes_s[state]
-                )
-                port = int(_PORTS[target][1:])
-                made = self._written(
-                    lifetime * self._book.ticks_per_second,
-                    frontend.protocol.value,
-                    named,
-                    _place(frontend.address, frontend.port or port),
-                    _place(server.address, server.port or frontend.port or port),
-                )
-        self._kinds[number] = made
-        return made
-
-    def _written(self, lifetime: int, protocol: str, state: str, virtual: str, destination: str) -> _Kind:
-        if self._form is Form.TABLE:
-            return _Kind(lifetime, f"{protocol:<3} ", f"  {state:<11} ", f" {virtual:<18} {destination}")
-        return _Kind(
-            lifetime,
-            f'{{"protocol":{json.dumps(protocol)},"expires_s":',
-            f',"state":{json.dumps(state)},"source":"',
-            f'","virtual":{json.dumps(virtual)},"destination":{json.dumps(destination)}}}',
+        if frontend is None or server is None or server.incarnation != incarnation:
+            return None
+        named = (_SCTP_STATES if frontend.protocol is Protocol.SCTP else _STATES).get(state, "NONE")
+        if not self._is_wanted(index, frontend, backend, named):
+            return None
+        lifetime_s = (
+            self._book.persistence_s.get(frontend.service, 0)
+            if state is FlowState.TEMPLATE
+            else self._book.lifetimes_s[state]
         )
+        port = frontend.port or int.from_bytes(target, "big")
+        virtual, destination = _place(frontend.address, port), _place(server.address, server.port or port)
+        tail = (
+            f" {virtual:<{_VIRTUAL_WIDTH}} {destination}"
+            if self._form is Form.TABLE
+            else f'","virtual":{json.dumps(virtual)},"destination":{json.dumps(destination)}}}'
+        )
+        return _Kind(self._heads_of(frontend.protocol.value, named, lifetime_s), tail)
+
+    def _heads_of(self, protocol: str, state: str, lifetime_s: int) -> Remembered[int, str]:
+        """Those of all kinds that have this in common."""
+        ahead = _AHEAD // self._book.ticks_per_second
+
+        def head(age_s: int) -> str:
+            left = lifetime_s - age_s if age_s < ahead else lifetime_s
+            if left <= 0:
+                return ""
+            if self._form is Form.TABLE:
+                return f"{protocol:<3} {left // 60:02}:{left % 60:02}  {state:<{_STATE_WIDTH}} "
+            return f'{{"protocol":{json.dumps(protocol)},"expires_s":{left},"state":{json.dumps(state)},"source":"'
+
+        return self._heads.setdefault((protocol, state, lifetime_s), Remembered(head, most=_KEPT))
 
     def _is_wanted(self, index: int, frontend: FrontendName, backend: int, state: str) -> bool:
         wanted = self._wanted
@@ -261,17 +249,12 @@ class Listing:
             and (not wanted.states or state in wanted.states)
         )
 
-    def _time(self, left: int) -> str:
-        text = f"{left // 60:02}:{left % 60:02}" if self._form is Form.TABLE else str(left)
-        self._left[left] = text
-        return text
-
 
 def header() -> tuple[str, str]:
     """What stands above a table: haxlb's own first line, so that nobody takes it for the kernel's."""
     return (
         "haxlb connection entries",
-        f"pro expire {'state':<11} {'source':<18} {'virtual':<18} destination",
+        f"pro expire {'state':<{_STATE_WIDTH}} {'source':<{_SOURCE_WIDTH}} {'virtual':<{_VIRTUAL_WIDTH}} destination",
     )
 
 

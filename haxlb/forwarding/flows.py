@@ -15,8 +15,8 @@ _FLOW: Final = struct.Struct("=4s2sHHBBI")
 _WIDE_FLOW: Final = struct.Struct("=H2s2sHHBBI16s")
 FLOW_BYTES: Final = _FLOW.size
 WIDE_FLOW_BYTES: Final = _WIDE_FLOW.size
-STATES: Final = 7
-"""FLOW_STATES of abi.h: another bit of that byte is about the bucket."""
+SPILLED: Final = 0x80
+"""FLOW_SPILLED of abi.h: the bit of a state's byte that is about the bucket."""
 
 
 class FlowState(IntEnum):
@@ -51,14 +51,14 @@ class FlowEntry:
 def unpack_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
     """The flows of some buckets of `flows` or `overflow`, in their order; empty ways and claims are left out."""
     for source, port, frontend, backend, incarnation, state, stamp in _FLOW.iter_unpack(raw):
-        if state & STATES > FlowState.CLAIMED:
+        if state & ~SPILLED > FlowState.CLAIMED:
             yield FlowEntry(
                 source=IPv4Address(source),
                 source_port=int.from_bytes(port, "big"),
                 frontend=frontend,
                 backend=backend,
                 incarnation=incarnation,
-                state=FlowState(state & STATES),
+                state=FlowState(state & ~SPILLED),
                 stamp=stamp,
             )
 
@@ -66,7 +66,7 @@ def unpack_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
 def unpack_wide_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
     """The same of `wide_flows` or `wide_overflow`."""
     for _, destination_port, port, frontend, backend, incarnation, state, stamp, source in _WIDE_FLOW.iter_unpack(raw):
-        if state & STATES > FlowState.CLAIMED:
+        if state & ~SPILLED > FlowState.CLAIMED:
             narrow = not any(source[:12])
             yield FlowEntry(
                 source=IPv4Address(source[12:]) if narrow else IPv6Address(source),
@@ -74,7 +74,7 @@ def unpack_wide_flows(raw: bytes | memoryview) -> Iterator[FlowEntry]:
                 frontend=frontend,
                 backend=backend,
                 incarnation=incarnation,
-                state=FlowState(state & STATES),
+                state=FlowState(state & ~SPILLED),
                 stamp=stamp,
                 destination_port=int.from_bytes(destination_port, "big"),
             )

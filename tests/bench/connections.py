@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import resource
+import random
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,8 @@ from tests.bpf.flow_tables import BACKENDS, FRONTEND, INCARNATION, FlowTables, f
 _ESTABLISHED: Final = 3
 _LOG2: Final = 20
 _ROUNDS: Final = 5
+_LISTED: Final = 1_000_000
+_PIECE: Final = 1 << 16
 _FORMS: Final = {
     "table": ("-Lnc",),
     "json": ("-c", "--json"),
@@ -43,28 +45,40 @@ def measure() -> Iterator[dict[str, object]]:
         yield _sweep(tables, f"{4 * buckets} live flows, counted", counting=True)
         _fill(tables, buckets, age_s=2000)
         yield _sweep(tables, f"{4 * buckets} flows that end", rounds=1)
-        _fill(tables, 1_000_000 // 4, age_s=1)
+        _scatter(tables)
         for form, arguments in _FORMS.items():
             yield _list(Path(runtime), form, arguments)
 
 
 def _fill(tables: FlowTables, buckets: int, *, age_s: int) -> None:
     tables.clear()
-    stamp = (now() - age_s * round(1 / time.clock_getres(6))) & 0xFFFFFFFF
-    flows = (
-        struct.pack(
-            "=IHHQ",
-            int.from_bytes((10 << 24 | number >> 4).to_bytes(4, "big"), "little"),
-            number & 0xFFFF,
-            FRONTEND,
-            stamp << 32 | _ESTABLISHED << 24 | INCARNATION << 16 | BACKENDS[number % len(BACKENDS)],
-        )
-        for number in range(4 * buckets)
+    stamp = _stamp(age_s)
+    tables.poke("flows", 0, b"".join(_flow(number, stamp) for number in range(4 * buckets)))
+
+
+def _scatter(tables: FlowTables) -> None:
+    """A million in the ways that a hash might give them, last heard of at any time in ten minutes."""
+    tables.clear()
+    chance = random.Random(1)
+    stamps = [_stamp(age_s) for age_s in range(1, 600)]
+    content = bytearray(16 * 4 << _LOG2)
+    for number, way in enumerate(chance.sample(range(4 << _LOG2), _LISTED)):
+        content[16 * way : 16 * way + 16] = _flow(number, chance.choice(stamps))
+    tables.poke("flows", 0, bytes(content))
+
+
+def _stamp(age_s: int) -> int:
+    return (now() - age_s * round(1 / time.clock_getres(6))) & 0xFFFFFFFF
+
+
+def _flow(number: int, stamp: int) -> bytes:
+    return struct.pack(
+        "=IHHQ",
+        int.from_bytes((10 << 24 | number >> 4).to_bytes(4, "big"), "little"),
+        number & 0xFFFF,
+        FRONTEND,
+        stamp << 32 | _ESTABLISHED << 24 | INCARNATION << 16 | BACKENDS[number % len(BACKENDS)],
     )
-    shape = tables.maps.shape("flows")
-    with mmap.mmap(tables.maps.fds["flows"], shape.entries * shape.value_size) as memory:
-        content = b"".join(flows)
-        memory[: len(content)] = content
 
 
 def _sweep(tables: FlowTables, what: str, *, counting: bool = False, rounds: int = _ROUNDS) -> dict[str, object]:
@@ -94,26 +108,37 @@ def _sweep(tables: FlowTables, what: str, *, counting: bool = False, rounds: int
 
 def _list(runtime: Path, form: str, arguments: tuple[str, ...]) -> dict[str, object]:
     command = [sys.executable, "-c", "from haxlb.cli.main import main; main()", "show", *arguments]
-    times, processor, lines = [], [], 0
+    times, processor, lines, own_kib = [], [], 0, 0
     for _ in range(_ROUNDS):
-        started, used = time.perf_counter(), _children_s()
-        done = subprocess.run(
+        started = time.perf_counter()
+        with subprocess.Popen(
             [*command, "--runtime-dir", runtime],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            check=True,
             env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-        )
+        ) as process:
+            assert process.stdout is not None
+            lines = 0
+            for number, piece in enumerate(iter(partial(os.read, process.stdout.fileno(), _PIECE), b"")):
+                lines += piece.count(b"\n")
+                if not number % 64:
+                    own_kib = max(own_kib, _own_memory_kib(process.pid))
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
         times.append(time.perf_counter() - started)
-        processor.append(_children_s() - used)
-        lines = done.stdout.count(b"\n")
-    return {"what": f"show {' '.join(arguments)}", "form": form, "lines": lines, **_ms(times, processor)}
+        processor.append(used.ru_utime + used.ru_stime)
+    return {
+        "what": f"show {' '.join(arguments)}",
+        "form": form,
+        "lines": lines,
+        "ms": round(min(times) * 1000),
+        "cpu_ms": round(min(processor) * 1000),
+        "own_mib": round(own_kib / 1024, 1),
+    }
 
 
-def _ms(times: list[float], processor: list[float]) -> dict[str, int]:
-    return {"ms": round(min(times) * 1000), "cpu_ms": round(min(processor) * 1000)}
-
-
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def _own_memory_kib(pid: int) -> int:
+    """Without the tables, which are the kernel's wherever they are mapped."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")), 0)

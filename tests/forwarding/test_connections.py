@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from socket import AF_INET6, inet_ntop
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from haxlb.forwarding.connection_filter import Asked, Unknown, stateless, wanted
 from haxlb.forwarding.connections import BackendName, Book, Form, FrontendName, Listing, Wanted, header
-from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.flows import FlowEntry, FlowState, unpack_flows, unpack_wide_flows
 from haxlb.forwarding.records import FrontendFlag, identity_of
 from haxlb.model.addresses import IPAddress, Protocol
 
@@ -73,6 +76,115 @@ def wide_way(
 
 def listing(form: Form = Form.TABLE, chosen: Wanted | None = None, book: Book = BOOK) -> Listing:
     return Listing(book, chosen or Wanted(), form, lambda raw: inet_ntop(AF_INET6, raw))
+
+
+STATES = {
+    Protocol.TCP: {2: "SYN_RECV", 3: "ESTABLISHED", 4: "FIN_WAIT"},
+    Protocol.SCTP: {2: "INIT1", 3: "ESTABLISHED", 4: "SHUTDOWN_SENT"},
+    Protocol.UDP: {2: "SYN_RECV", 3: "ESTABLISHED", 4: "FIN_WAIT"},
+}
+
+
+def written(address: IPAddress, port: int) -> str:
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def plainly(entries: Iterable[FlowEntry], form: Form, chosen: Wanted, book: Book) -> list[str]:
+    """What a listing says, a flow at a time, without anything that makes it fast."""
+    lines = []
+    for entry in entries:
+        template = entry.state is FlowState.TEMPLATE
+        of_service = (each for each in book.frontends.values() if each.service == entry.frontend)
+        frontend = next(of_service, None) if template else book.frontends.get(entry.frontend)
+        server = book.backends.get(entry.backend)
+        if frontend is None or server is None or server.incarnation != entry.incarnation:
+            continue
+        udp = entry.state in (FlowState.UDP, FlowState.UDP_NEW) and frontend.protocol is not Protocol.SCTP
+        state = "UDP" if udp else STATES[frontend.protocol].get(entry.state, "NONE")
+        lifetime_s = book.persistence_s.get(frontend.service, 0) if template else book.lifetimes_s[entry.state]
+        age = (book.now - entry.stamp) % 2**32
+        left = lifetime_s * book.ticks_per_second - (age if age < 2**31 else 0)
+        client = chosen.client
+        if (
+            left <= 0
+            or (chosen.services is not None and frontend.service not in chosen.services)
+            or (chosen.frontends is not None and entry.frontend not in chosen.frontends)
+            or (chosen.servers is not None and entry.backend not in chosen.servers)
+            or (chosen.states and state not in chosen.states)
+            or (client is not None and (client.version != entry.source.version or entry.source not in client))
+        ):
+            continue
+        left_s = -(-left // book.ticks_per_second)
+        port = frontend.port or entry.destination_port
+        columns = (
+            written(entry.source, entry.source_port),
+            written(frontend.address, port),
+            written(server.address, server.port or port),
+        )
+        protocol = frontend.protocol.value
+        if form is Form.TABLE:
+            time = f"{left_s // 60:02}:{left_s % 60:02}"
+            lines.append("{:<3} {}  {:<11} {:<18} {:<18} {}".format(protocol, time, state, *columns))
+        else:
+            names = ("source", "virtual", "destination")
+            said = {"protocol": protocol, "expires_s": left_s, "state": state, **dict(zip(names, columns, strict=True))}
+            lines.append(json.dumps(said, separators=(",", ":")))
+    return lines
+
+
+FIELDS = some.tuples(
+    some.sampled_from([*range(1, 7), 9]),
+    some.sampled_from([*BOOK.backends, 13]),
+    some.sampled_from([0, 0, 3]),
+    some.sampled_from(FlowState),
+    some.one_of(
+        some.sampled_from([round(each * TICKS) + by for each in BOOK.lifetimes_s for by in (-1, 0, 1)]),
+        some.integers(-TICKS, 1000 * TICKS),
+    ).map(lambda age: (NOW - age) & 0xFFFFFFFF),
+).map(lambda fields: struct.pack("=HHBBI", *fields))
+PORT = some.sampled_from([0, 1, 80, 255, 256, 65535]).map(lambda port: struct.pack(">H", port))
+NARROW = some.sampled_from(["198.51.100.7", "198.51.100.8", "198.51.101.255", "1.2.3.4", "255.255.255.255"]).map(
+    lambda text: IPv4Address(text).packed
+)
+SIX = some.sampled_from(["2001:db8::77", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", "1::"]).map(
+    lambda text: IPv6Address(text).packed
+)
+EMPTY = some.just(b"")
+WAYS = some.lists(some.tuples(NARROW, PORT, FIELDS).map(b"".join) | EMPTY.map(lambda _: bytes(16)), max_size=24)
+WIDE_WAYS = some.lists(
+    some.tuples(some.just(b"\1\0"), PORT, PORT, FIELDS, SIX | NARROW.map(lambda raw: raw.rjust(16, b"\0"))).map(
+        b"".join
+    )
+    | EMPTY.map(lambda _: bytes(32)),
+    max_size=24,
+)
+CHOSEN = some.builds(
+    Wanted,
+    services=some.none() | some.just(frozenset({1, 4})),
+    frontends=some.none() | some.just(frozenset({1, 2, 5})),
+    servers=some.none() | some.just(frozenset({10, 12})),
+    client=some.none()
+    | some.sampled_from(
+        ["198.51.100.7", "198.51.100.0/24", "198.51.100.0/23", "0.0.0.0/0", "::/0", "2001:db8::77", "2001:db8::/33"]
+    ).map(ip_network),
+    states=some.just(frozenset()) | some.just(frozenset({"ESTABLISHED", "UDP", "NONE"})),
+)
+
+
+@given(ways=WAYS, wide=WIDE_WAYS, form=some.sampled_from(Form), chosen=CHOSEN)
+def test_all_is_written_as_if_it_were_a_flow_at_a_time(
+    ways: list[bytes], wide: list[bytes], form: Form, chosen: Wanted
+) -> None:
+    made = listing(form, chosen)
+    raw, wide_raw = b"".join(ways), b"".join(wide)
+    assert made.lines(raw) == plainly(unpack_flows(raw), form, chosen, BOOK)
+    assert made.wide_lines(wide_raw) == plainly(unpack_wide_flows(wide_raw), form, chosen, BOOK)
+
+
+def test_a_state_that_nobody_knows_is_left_out() -> None:
+    unknown = bytearray(way(FlowState.UDP))
+    unknown[11] = max(FlowState) + 1
+    assert listing().lines(bytes(unknown)) == []
 
 
 @pytest.mark.parametrize(
