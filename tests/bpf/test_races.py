@@ -67,21 +67,21 @@ def test_counts_are_exact_when_two_cpus_handle_the_packets_of_each_flow(plane: P
     expect_exact(plane)
 
 
-def test_a_flow_that_two_cpus_settle_keeps_its_server(plane: Plane) -> None:
+def test_a_flow_whose_second_packets_come_on_two_cpus_keeps_its_server(plane: Plane) -> None:
     """The SYN was one packet; its successors come on two CPUs at once, and again later."""
     plane.apply(table(*map(server, range(1, 6))))
     syn, ack = Stamp(tcp("S")), Stamp(tcp("A"))
     first = {number: plane.server(syn.of(*client(number))) for number in range(ROUNDS)}
-    # Some have found no room for a record in a table as small as this one.
-    recorded = {(entry.source, entry.source_port) for entry in entries(plane, "overflow")}
-    assert len(recorded) > ROUNDS // 2
+    recorded = {(entry.source, entry.source_port) for entry in entries(plane, "flows", "overflow")}
+    # A few have found no room for a record in a table as small as this one.
+    assert len(recorded) > ROUNDS * 9 // 10
     strayed: list[int] = []
 
-    def settle(number: int) -> None:
+    def go_on(number: int) -> None:
         reached = [plane.server(ack.of(*client(number))) for _ in range(3)]
         strayed.extend(number for each in reached if each != first[number])
 
-    side_by_side(settle, settle)
+    side_by_side(go_on, go_on)
     assert strayed == []
     assert {number: plane.server(ack.of(*client(number))) for number in first} == first
     places = [(entry.source, entry.source_port) for entry in entries(plane, "flows", "overflow")]
