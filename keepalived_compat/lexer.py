@@ -73,11 +73,14 @@ def uncommented(line: Line) -> Line:
     return line if text is line.text else line.cut(len(text))
 
 
+Part = tuple[str, Pieces]
+"""`{` or `}` with that brace, or nothing with the words of a statement."""
+
+
 class Cut(NamedTuple):
     """A line in parts: what stands before, between and after its braces, and these. Lines of the same text share it."""
 
-    parts: tuple[tuple[str, Pieces], ...]
-    """`{` or `}` with that brace, or nothing with the words of a statement."""
+    parts: tuple[Part, ...]
     opened: int
     """Opening braces less closing ones."""
 
@@ -88,7 +91,7 @@ PlacedCut = tuple[Cut, str, int]
 
 def cut(pieces: Pieces) -> Cut:
     """The pieces of a line in parts."""
-    parts: list[tuple[str, Pieces]] = []
+    parts: list[Part] = []
     start = opened = 0
     for index, piece in enumerate(pieces):
         text = piece[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import ROOT, Block, Grammar
-from keepalived_compat.lexer import PlacedCut
+from keepalived_compat.lexer import Part, PlacedCut
 from keepalived_compat.source import Piece, Pieces, Word
 from keepalived_compat.tree import Body, Statement
 
@@ -48,19 +48,21 @@ class Parser:
         self._lines = lines
         self._missing = sum([cut[1] for cut, _, _ in lines])
         for number, (cut, file, line) in enumerate(lines):
-            for index, (brace, pieces) in enumerate(cut[0]):
+            parts = cut[0]
+            for part in parts:
+                brace, pieces = part
                 if not brace:
-                    self._statement(Statement(pieces, file, line), number, index)
+                    self._statement(Statement(pieces, file, line), number, part)
                 elif brace == "{":
                     self._open(pieces, file, line)
                 else:
-                    self._close(pieces[0], file, line, first=index == 0)
+                    self._close(pieces[0], file, line, first=part is parts[0])
         self._lines = []
         self._expect_body()
         self._finish()
         return self._root
 
-    def _statement(self, statement: Statement, number: int, index: int) -> None:
+    def _statement(self, statement: Statement, number: int, part: Part) -> None:
         """Take a statement, which is this part of the line of this number."""
         frame = self._stack[-1]
         if frame.awaits:
@@ -69,15 +71,18 @@ class Parser:
         text = statement.pieces[0][0]
         keyword = frame.rows.get(text)
         if keyword is None:
-            self._resynchronise(statement.keyword, opens=self._opens_after(number, index))
+            self._resynchronise(statement.keyword, opens=self._opens_after(number, part))
             frame = self._stack[-1]
             keyword = frame.rows.get(text)
         frame.body.statements.append(statement)
         frame.awaits = keyword is not None and keyword.body is not None
 
-    def _opens_after(self, number: int, index: int) -> bool:
+    def _opens_after(self, number: int, part: Part) -> bool:
         """An opening brace comes next."""
-        parts = self._lines[number][0].parts[index + 1 :]
+        parts = self._lines[number][0].parts
+        # What a definition puts in has the definition's place: two parts may be equal.
+        index = next(index for index, each in enumerate(parts) if each is part)
+        parts = parts[index + 1 :]
         if not parts and number + 1 < len(self._lines):
             parts = self._lines[number + 1][0].parts
         return bool(parts) and parts[0][0] == "{"

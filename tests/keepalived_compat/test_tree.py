@@ -69,6 +69,19 @@ def test_a_line_is_cut_at_its_braces(text, parts, opened):
     assert found.opened == opened
 
 
+def test_words_that_a_definition_puts_in_are_told_apart_though_they_have_one_place():
+    """The second `global_defs` opens a block, and so ends the one that is open; the first does not."""
+    reading = read(Path("main"), config_id="x", reader=Files({"main": MISSING_BRACE}))
+    assert [(each.keyword.text, len(each.body.statements)) for each in reading.tree.statements] == [
+        ("vrrp_instance", 1),
+        ("global_defs", 0),
+    ]
+    assert "missing-brace" in {each.code for each in reading.complaints.all}
+
+
+MISSING_BRACE = "$D=global_defs } global_defs {\nvrrp_instance V {\nnotify_x {\na { $D\n}\n"
+
+
 def test_a_quoted_brace_is_a_word():
     found = cut((("a", 1, 2, False), ("{", 3, 6, True), ("}", 7, 8, False)))
     assert [brace for brace, _ in found.parts] == ["", "}"]
