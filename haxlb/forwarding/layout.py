@@ -56,7 +56,8 @@ PROGRAM_PLACES: Final = 24
 
 LIFETIME_CLAIMED: Final = 1
 LIFETIME_NEW: Final = 60
-NEW_SURE: Final = 3
+NEW_KEPT: Final = 3
+CLOSING_KEPT: Final = 5
 CLOSING_SURE: Final = 2
 SWEEP_BUCKETS: Final = 16
 """Of one run of the sweep; every table holds a multiple."""

@@ -67,7 +67,7 @@ def test_a_full_server_opens_below_its_lower_threshold(plane: Plane, upper: int,
 
 
 def _forget(plane: Plane, port: int) -> None:
-    with plane.table("overflow") as flows:
+    with plane.table("flows") as flows:
         at = next(at for at in range(0, len(flows), 16) if flows[at + 4 : at + 6] == port.to_bytes(2, "big"))
         backend = int.from_bytes(flows[at + 8 : at + 10], "little")
         flows[at : at + 16] = bytes(16)

@@ -56,6 +56,7 @@ STRUCTS = {
     "wide_flow": ["flow", "rest"],
     "wide_bucket": ["ways"],
     "own_mac": ["mac"],
+    "near_interface": ["interface", "mac"],
     "virtual_mac": ["interface", "mac"],
     "datagram": [],
     "fragment": [],
@@ -141,7 +142,7 @@ def test_constants(said: dict[str, int]) -> None:
 def test_times_and_attempts_are_those_of_the_program() -> None:
     source = "".join((BPF / name).read_text() for name in ("flow.h", "features.h", "choose.h"))
     defined = dict(re.findall(r"#define (\w+) (\d+)\b", source))
-    for name in ("LIFETIME_CLAIMED", "LIFETIME_NEW", "NEW_SURE", "CLOSING_SURE"):
+    for name in ("LIFETIME_CLAIMED", "LIFETIME_NEW", "NEW_KEPT", "CLOSING_KEPT", "CLOSING_SURE"):
         assert int(defined[name]) == getattr(layout, name)
 
 
@@ -166,6 +167,7 @@ def test_sizes(said: dict[str, int]) -> None:
         "wide_flows": (4, of["wide_bucket"]),
         "wide_overflow": (4, of["wide_bucket"]),
         "interfaces": (4, of["own_mac"]),
+        "near_interfaces": (4, of["near_interface"]),
         "virtual_macs": (of["virtual_mac"], 4),
         "devices": (4, 4),
         "fragments": (of["datagram"], of["fragment"]),
