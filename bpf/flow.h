@@ -64,6 +64,8 @@ static __always_inline void identify(struct identity *identity, const struct pac
 	identity->key = WIDE_KEY(any_port ? packet->destination_port : 0, packet->source_port, frontend);
 	identity->rest[0] = packet->address[0];
 	identity->rest[1] = packet->address[1];
+	/* Of IPv4 it is 0: nothing is calculated of the seed beforehand, so that a build can be given another one. */
+	OPAQUE(identity->rest[0]);
 	identity->hash = mix((__u32)identity->key ^ mix_address(FLOW_SEED, identity->rest), identity->key >> 32);
 }
 

@@ -34,11 +34,16 @@ def plane(loaded: Specimen) -> Plane:
 
 
 @pytest.fixture
-def crowd(plane: Plane) -> Crowd:
-    """Clients whose flows meet in one bucket."""
+def seed(plane: Plane) -> int:
+    """What the hash of flows is seeded with."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     table = str(bpf.map_info(plane.maps.fds["flows"]).id).encode()
-    seed = int.from_bytes(blake2b(boot + table, digest_size=4).digest(), "big")
+    return int.from_bytes(blake2b(boot + table, digest_size=4).digest(), "big")
+
+
+@pytest.fixture
+def crowd(plane: Plane, seed: int) -> Crowd:
+    """Clients whose flows meet in one bucket."""
     buckets = plane.maps.sizes.flow_buckets
     network = IPv4Address("198.51.100.0")
 

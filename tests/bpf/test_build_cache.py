@@ -35,7 +35,7 @@ compiler.main(sys.argv[2:])
 
 
 # A seed of either sign, and all that make use of it in a way of their own.
-@pytest.mark.parametrize(("seed", "features"), [(0x1234_5678, "stateful"), (0xFEDC_BA98, "stateful,ipv6,nat")])
+@pytest.mark.parametrize(("seed", "features"), [(0x1234_5678, "stateful"), (0xFEDC_BA98, "stateful,ipv6,any_port,nat")])
 def test_descriptors_and_seed_written_into_a_build_are_as_if_compiled(seed: int, features: str, tmp_path: Path) -> None:
     directory = tmp_path / "bpf" / layout.ABI
     order = [f"--directory={directory}", f"--features={features}", "--flow-buckets-log2=10"]

@@ -151,12 +151,14 @@ def test_no_packet_finds_an_empty_slot_while_rings_are_exchanged(
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        for turn in range(120):
+        turn = 0
+        # However slow the machine is.
+        while turn < 120 or sum(plane.verdicts().values()) - sum(before.values()) < 1_000_000:
             plane.forwarder.apply(pools[turn % len(pools)])
+            turn += 1
     finally:
         stop.set()
         sender.join()
     looked = {name: count - before[name] for name, count in plane.verdicts().items() if count != before[name]}
     # Of a ring it is an exception or not, as its slot is: what counts is that it is never without a server.
     assert set(looked) <= ({"table_full", "hashed", "new_flow", "forwarded"} if scheduler.hashes else {"table_full"})
-    assert sum(looked.values()) >= 1_000_000
