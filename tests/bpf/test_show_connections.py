@@ -31,7 +31,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(runtime: Path) -> Iterator[FlowTables]:
-    with flow_tables(runtime, "--flow-buckets-log2=12", "--lifetime-established=500") as made:
+    with flow_tables(runtime, "--flow-buckets-log2=12", "--features=none", "--lifetime-established=500") as made:
         stateless = Endpoint(address=VIP, port=443, protocol=Protocol.TCP)
         record = FrontendRecord(index=9, service=SERVICE, flags=FrontendFlag.STATELESS)
         made.maps.write("endpoints", pack_endpoint(stateless), record.pack())
