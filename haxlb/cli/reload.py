@@ -28,8 +28,8 @@ def reload(runtime_dir: Path, *, force: bool, as_json: bool) -> None:
     A configuration that cannot be used is refused and the old one stays in force; so is one with errors that would
     remove an instance or a virtual server that is in force. What has not changed is not touched.
 
-    Exit codes: 0 in force; 1 in force, but something did not work; 4 refused; 69 no daemon answers; 71 the host lacks
-    what the new one needs; 77 not permitted.
+    Exit codes: 0 in force; 1 in force, but something did not work; 4 refused; 5 in force, but for what its errors
+    name; 69 no daemon answers; 71 the host lacks what the new one needs; 77 not permitted.
     """
     answer = ask(runtime_dir, Reload(force=force), tell)
     if as_json:

@@ -44,6 +44,14 @@ def test_reload(daemon):
     assert daemon.requests == [Reload()]
 
 
+def test_a_reload_with_errors_is_in_force_and_says_so(daemon):
+    said = "reloaded: 1 instance changed; 1 error: what it names is left out"
+    daemon.answer = Answer(ok=True, exit_code=5, message=said, report="x.conf:1:1: error[a]: b")
+    done = haxlb("reload", runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (5, f"{said}\n", "x.conf:1:1: error[a]: b\n")
+    assert haxlb("reload", "--json", runtime_dir=daemon.runtime_dir).returncode == 5
+
+
 def test_a_refused_reload_shows_why(daemon):
     daemon.answer = Answer(
         ok=False, exit_code=4, message="reload refused", report="x.conf:1:1: fatal[a]: b", diagnostics=({"code": "a"},)
