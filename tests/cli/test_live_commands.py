@@ -121,6 +121,15 @@ def test_show_as_json_is_the_whole_status(daemon, status):
     assert daemon.requests == [Show()]
 
 
+def test_all_of_the_history_is_shown_when_asked_for(daemon, status):
+    history = tuple(f"line {number}" for number in range(50))
+    daemon.answer = Answer(ok=True, status=replace(status, history=history))
+    shown = {words: haxlb("show", *words, runtime_dir=daemon.runtime_dir).stdout for words in ((), ("--history",))}
+    assert ["line 39\n" in text for text in shown.values()] == [False, True]
+    for other in (("-L",), ("-c",), ("vrrp",)):
+        assert haxlb("show", "--history", *other, runtime_dir=daemon.runtime_dir).returncode == 2
+
+
 def test_a_pipe_gets_no_colours_and_the_ipvs_view_has_its_flags(daemon, status):
     daemon.answer = Answer(ok=True, status=status)
     assert "\x1b" not in haxlb("show", runtime_dir=daemon.runtime_dir).stdout
