@@ -142,9 +142,8 @@ def _peer(peer: PeerStatus, instance: InstanceStatus, at: float) -> str:
     version = f", v{peer.version}" if peer.version else ""
     every = f", every {peer.interval_us / SECOND_US:g} s" if peer.interval_us and not silent else ""
     vips = f", VIPs {joined(peer.addresses)}" if peer.addresses else ""
-    heard = (
-        f"last advert {ago(at, peer.heard_at)} ago: a BACKUP sends none" if silent else f"{ago(at, peer.heard_at)} ago"
-    )
+    age = f"{ago(at, peer.heard_at)} ago"
+    heard = f"last advert {age}: a BACKUP sends none" if silent else age
     return f"{peer.address}: {said}{version}{every}, {heard}{vips}"
 
 
