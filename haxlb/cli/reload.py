@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from haxlb.cli.client import ask
-from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.options import json_option, runtime_dir_option
 from haxlb.cli.waiting import tell
 from haxlb.daemon.control import Reload
 
@@ -21,7 +21,7 @@ SCHEMA = "haxlb.reload/1"
 @click.option(
     "--force", is_flag=True, help="Also when an instance or a virtual server would go while the file has errors."
 )
-@click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
+@json_option(SCHEMA)
 def reload(runtime_dir: Path, *, force: bool, as_json: bool) -> None:
     """Have the daemon read its configuration again, and wait until it is in force.
 

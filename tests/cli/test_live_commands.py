@@ -111,6 +111,36 @@ def test_resume_and_swap(daemon):
     assert daemon.requests == [Resume(instances=("VI_1",)), Swap()]
 
 
+JSON_COMMANDS = ("resume", "swap", "weight VS RS 7", "drain VS RS", "enable VS RS")
+
+
+@pytest.mark.parametrize("words", JSON_COMMANDS)
+def test_an_outcome_as_json(daemon, words):
+    command, *arguments = words.split()
+    more = {"drained": None} if command == "drain" else {}
+    for answer in (
+        Answer(ok=True, message="done"),
+        Answer(ok=False, exit_code=71, message="not done", remedy="do this"),
+    ):
+        daemon.answer = answer
+        done = haxlb(command, *arguments, "--json", runtime_dir=daemon.runtime_dir)
+        assert (done.returncode, done.stderr) == (answer.exit_code, "")
+        assert json.loads(done.stdout) == {
+            "schema": f"haxlb.{command}/1",
+            "ok": answer.ok,
+            "message": answer.message,
+            "remedy": answer.remedy,
+            **more,
+        }
+
+
+@pytest.mark.parametrize("words", JSON_COMMANDS)
+def test_a_refusal_in_words_is_one_line(daemon, words):
+    daemon.answer = Answer(ok=False, exit_code=1, message="not done", remedy="do this")
+    done = haxlb(*words.split(), runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "haxlb: not done (do this)\n")
+
+
 def test_show_as_json_is_the_whole_status(daemon, status):
     daemon.answer = Answer(ok=True, status=status)
     done = haxlb("show", "--json", runtime_dir=daemon.runtime_dir)
@@ -225,3 +255,8 @@ def test_drain_waits(daemon, status, loads, code, said):
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert daemon.requests[1:] == [Show()]
+    as_object = haxlb("drain", *words, "--json", runtime_dir=daemon.runtime_dir)
+    assert (as_object.returncode, as_object.stderr) == (code, "")
+    document = json.loads(as_object.stdout)
+    assert (document["schema"], document["ok"], document["drained"]) == ("haxlb.drain/1", code == 0, code == 0)
+    assert said.strip() in document["message"]
