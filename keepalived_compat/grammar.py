@@ -137,6 +137,8 @@ class Keyword:
     """What 0 means where keepalived refuses it, though it stands in many files."""
     partly: str = ""
     """Of a keyword that is done, what of it is not done yet; empty = it is done as a whole."""
+    limit: str = ""
+    """What is taken instead of a value that is in its range, and too large all the same; empty = nothing."""
     since: str = ""
     """First keepalived release that knows it, empty where none does."""
 

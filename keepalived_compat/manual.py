@@ -84,7 +84,8 @@ def _status(row: Row) -> str:
     planned = f"; **planned**: {row.planned}" if row.planned else ""
     match row.status:
         case Status.SUPPORTED:
-            return f"**supported**{planned}"
+            limit = f"; {row.limit}" if row.limit else ""
+            return f"**supported**{limit}{planned}"
         case Status.ALIAS:
             return f"same as `{row.alias_of}`{planned}"
         case Status.OLD_SPELLING:

@@ -11,6 +11,9 @@ _LONGEST = 64
 _TOO_SHORT = 2
 """Letters of a word that is another word with one letter changed."""
 
+_BEGINNING = 4
+"""Letters with which only one known word begins: that one was meant."""
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant, None when none is near."""
@@ -21,6 +24,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     exact = lowered.get(word.lower()) or lowered.get(word.lower().replace("-", "_"))
     if exact:
         return exact
+    beginnings = (word.lower(), word.lower().replace("-", "_"))
+    begun = [each for each in lowered if each.startswith(beginnings)] if len(word) >= _BEGINNING else []
+    if len(begun) == 1:
+        # What is missing is its end: that is nearer than a word of which every letter counts.
+        return lowered[begun[0]]
     found = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.75)
     if not found:
         # In a short word a single mistake is already much: `wwr` has but two thirds of `wrr`.

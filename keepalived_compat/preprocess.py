@@ -9,7 +9,7 @@ from pathlib import Path
 from keepalived_compat.chance import Chance, seed_of
 from keepalived_compat.conditions import selected
 from keepalived_compat.definitions import Definitions
-from keepalived_compat.diagnostics import Complaints, Severity
+from keepalived_compat.diagnostics import UNREADABLE, Complaints, Severity
 from keepalived_compat.lexer import Cut, Line, PlacedCut, cut, plain_pieces, uncommented, words
 from keepalived_compat.source import Reader, Sources, Span
 
@@ -68,14 +68,14 @@ class Preprocessor:
             content = self._reader.read(path)
         except OSError as problem:
             self._complaints.fatal(
-                "unreadable-file",
+                UNREADABLE,
                 whole_file(path),
                 f"cannot read the configuration: {problem.strerror or problem}",
                 "give its path with -f, and see that it may be read",
             )
             return []
         except ValueError as problem:
-            self._complaints.fatal("unreadable-file", whole_file(path), f"not a path: {problem}")
+            self._complaints.fatal(UNREADABLE, whole_file(path), f"not a path: {problem}")
             return []
         self._lines = []
         self._file(path, content)

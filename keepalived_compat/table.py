@@ -67,6 +67,8 @@ class Row:
     severity: Severity | None
     """Of the complaint that it brings, None when it brings none."""
     reason: str
+    limit: str
+    """What is taken instead of a value that is too large, empty where each of the range is taken."""
     planned: str
     """What is planned within a keyword that is supported for the rest, empty when nothing is."""
 
@@ -112,6 +114,7 @@ def _row(block: str, keyword: Keyword, *, reached: bool) -> Row:
         status=status,
         severity=severity,
         reason=reason,
+        limit=keyword.limit,
         planned=keyword.partly if status in (Status.SUPPORTED, Status.ALIAS) else "",
     )
 

@@ -11,8 +11,12 @@ import click
 
 from haxlb.cli.config import effective, read_configuration
 from haxlb.cli.options import config_id_option, settings_option
+from haxlb.config import Loaded
 from haxlb.config.consequences import Consequence, Fate, consequences
+from haxlb.model.errors import ConfigError
+from haxlb.model.node import NodeConfig
 from haxlb.model.wire import to_json
+from keepalived_compat.diagnostics import UNREADABLE
 
 SCHEMA = "haxlb.config-diff/1"
 
@@ -32,8 +36,8 @@ def diff(
     Exit codes: 0 printed, whatever differs; 4 one of the two cannot be used; 2 wrong usage.
     """
     found = consequences(
-        effective(read_configuration(before, settings, config_id)),
-        effective(read_configuration(after, settings_b or settings, config_id)),
+        _used(read_configuration(before, settings, config_id)),
+        _used(read_configuration(after, settings_b or settings, config_id)),
     )
     if as_object:
         document: dict[str, Any] = {
@@ -45,6 +49,17 @@ def diff(
         return
     for line in _lines(found):
         click.echo(line)
+
+
+def _used(loaded: Loaded) -> NodeConfig:
+    """As `effective`. The files are arguments here: what is said elsewhere of `-f` would lead astray."""
+    try:
+        return effective(loaded)
+    except ConfigError as problem:
+        if all(each.code != UNREADABLE for each in loaded.diagnostics):
+            raise
+        remedy = "see its path, and that it may be read"
+        raise ConfigError(problem.message, remedy=remedy, diagnostics=problem.diagnostics) from problem
 
 
 def _lines(found: tuple[Consequence, ...]) -> Iterator[str]:

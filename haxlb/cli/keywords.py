@@ -57,6 +57,8 @@ def _line(row: Row) -> str:
         notes.append(f"{row.status.value} of {row.alias_of}" if row.status is not Status.ALIAS else f"= {row.alias_of}")
     elif row.status is not Status.SUPPORTED:
         notes.append(f"{row.status.value}: {row.reason}")
+    if row.limit:
+        notes.append(row.limit)
     if row.planned:
         notes.append(f"planned: {row.planned}")
     return f"  {written}" + (f"  # {'; '.join(notes)}" if notes else "")

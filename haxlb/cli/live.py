@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import click
 
-from haxlb.cli.client import ask_or_raise
-from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.client import ask
+from haxlb.cli.options import json_option, runtime_dir_option
+from haxlb.cli.outcome import conclude
 from haxlb.cli.show import fetch
 from haxlb.cli.waiting import tell
-from haxlb.daemon.control import SetWeight
+from haxlb.daemon.control import Answer, SetWeight, refusal
 from haxlb.daemon.live_weights import MOST, find_status
 from haxlb.model.errors import HaxlbError
 from haxlb.model.status import NodeStatus, RealServerStatus
 
+WEIGHT_SCHEMA: Final = "haxlb.weight/1"
+DRAIN_SCHEMA: Final = "haxlb.drain/1"
+ENABLE_SCHEMA: Final = "haxlb.enable/1"
 _LOOK_EVERY_S: Final = 1.0
 
 
@@ -25,7 +30,8 @@ _LOOK_EVERY_S: Final = 1.0
 @click.argument("real_server", metavar="RS")
 @click.argument("number", metavar="N", type=click.IntRange(0, MOST))
 @runtime_dir_option()
-def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path) -> None:
+@json_option(WEIGHT_SCHEMA)
+def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path, *, as_json: bool) -> None:
     """Give the real server RS of the virtual server VS the weight N, 0 to 65535, as if the file said so.
 
     VS and RS are named as `haxlb show` does: `haxlb weight 10.0.0.1:80 192.168.1.11:80 5`. A reload of the file keeps
@@ -33,7 +39,7 @@ def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path
 
     Exit codes: 0 in force; 1 no such server, or not in force; 69 no daemon answers; 77 not permitted.
     """
-    _set(runtime_dir, virtual_server, real_server, number)
+    conclude(_set(runtime_dir, virtual_server, real_server, number), WEIGHT_SCHEMA, as_json=as_json)
 
 
 @click.command(short_help="Give a real server no new connections; those that it has stay.")
@@ -49,7 +55,10 @@ def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path
     help="How long to wait at most.",
 )
 @runtime_dir_option()
-def drain(virtual_server: str, real_server: str, runtime_dir: Path, *, wait: bool, timeout: float) -> None:
+@json_option(DRAIN_SCHEMA)
+def drain(
+    virtual_server: str, real_server: str, runtime_dir: Path, *, wait: bool, timeout: float, as_json: bool
+) -> None:
     """Set the weight of the real server RS of the virtual server VS to 0: it gets no new connections.
 
     What it has goes on, and so do clients that a persistent virtual server keeps there. UDP does not say what is new:
@@ -59,29 +68,42 @@ def drain(virtual_server: str, real_server: str, runtime_dir: Path, *, wait: boo
     Exit codes: 0 in force (--wait: and drained); 1 no such server, not in force, or connections are left at the
     timeout; 69 no daemon answers; 77 not permitted.
     """
-    _set(runtime_dir, virtual_server, real_server, 0)
-    if wait:
-        _wait(runtime_dir, virtual_server, real_server, timeout)
+    answer = _set(runtime_dir, virtual_server, real_server, 0)
+    if not as_json:
+        conclude(answer, DRAIN_SCHEMA, as_json=False)
+        if wait:
+            click.echo(_waited(runtime_dir, virtual_server, real_server, timeout))
+        return
+    drained = None
+    if wait and answer.ok:
+        try:
+            said = _waited(runtime_dir, virtual_server, real_server, timeout)
+            answer, drained = replace(answer, message=f"{answer.message}; {said}"), True
+        except HaxlbError as problem:
+            answer, drained = refusal(problem), False
+    conclude(answer, DRAIN_SCHEMA, as_json=True, drained=drained)
 
 
 @click.command(short_help="Give a real server its configured weight again.")
 @click.argument("virtual_server", metavar="VS")
 @click.argument("real_server", metavar="RS")
 @runtime_dir_option()
-def enable(virtual_server: str, real_server: str, runtime_dir: Path) -> None:
+@json_option(ENABLE_SCHEMA)
+def enable(virtual_server: str, real_server: str, runtime_dir: Path, *, as_json: bool) -> None:
     """End what `haxlb weight` or `haxlb drain` has set: the weight of the real server RS is that of the file again.
 
     Exit codes: 0 in force; 1 no such server, or not in force; 69 no daemon answers; 77 not permitted.
     """
-    _set(runtime_dir, virtual_server, real_server, None)
+    conclude(_set(runtime_dir, virtual_server, real_server, None), ENABLE_SCHEMA, as_json=as_json)
 
 
-def _set(runtime_dir: Path, virtual_server: str, real_server: str, number: int | None) -> None:
+def _set(runtime_dir: Path, virtual_server: str, real_server: str, number: int | None) -> Answer:
     request = SetWeight(virtual_server=virtual_server, real_server=real_server, weight=number)
-    click.echo(ask_or_raise(runtime_dir, request, tell).message)
+    return ask(runtime_dir, request, tell)
 
 
-def _wait(runtime_dir: Path, virtual_server: str, real_server: str, timeout: float) -> None:
+def _waited(runtime_dir: Path, virtual_server: str, real_server: str, timeout: float) -> str:
+    """That it is drained, in words. Raises HaxlbError when it is not at the timeout, or nobody knows."""
     deadline = time.monotonic() + timeout
     while True:
         server = _server(fetch(runtime_dir), virtual_server, real_server)
@@ -92,8 +114,7 @@ def _wait(runtime_dir: Path, virtual_server: str, real_server: str, timeout: flo
             )
         left = server.active + server.inactive
         if not left:
-            click.echo(f"{server.key} has no connections any more")
-            return
+            return f"{server.key} has no connections any more"
         if time.monotonic() >= deadline:
             raise HaxlbError(
                 f"{server.key} still has {server.active} active and {server.inactive} inactive connections",

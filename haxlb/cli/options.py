@@ -53,6 +53,11 @@ def config_id_option(command: _Command) -> _Command:
     )(command)
 
 
+def json_option(schema: str) -> Callable[[_Command], _Command]:
+    """`--json`, passed as `as_json`: one object of this schema instead of text."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {schema}.")
+
+
 def runtime_dir_option(
     purpose: str = "Where the daemon's control socket is.",
 ) -> Callable[[_Command], _Command]:

@@ -62,6 +62,7 @@ class _Page:
     is_flag=True,
     help="Print one JSON object: the whole status, schema haxlb.status/1; with -c haxlb.connections/1.",
 )
+@click.option("--history", is_flag=True, help="With all lines of the history, fifty at most, not the last ten alone.")
 @click.option("-L", "--ipvs", "ipvs", is_flag=True, help="Only the virtual servers, as `ipvsadm -Ln` prints them.")
 @click.option("-n", "numeric", is_flag=True, help="Accepted for `-Ln`: addresses are always numeric.")
 @click.option("--stats", is_flag=True, help="As -L, with the connections, packets and bytes since the start.")
@@ -83,6 +84,7 @@ def show(
     runtime_dir: Path,
     *,
     as_json: bool,
+    history: bool,
     ipvs: bool,
     numeric: bool,
     stats: bool,
@@ -104,6 +106,8 @@ def show(
     """
     del numeric
     page = _Page(ipvs=ipvs, connections=connections, stats=stats, rate=rate, thresholds=thresholds)
+    if history and (ipvs or page.named or context.invoked_subcommand is not None):
+        raise click.UsageError("--history goes with no other page")
     if context.invoked_subcommand is not None:
         if ipvs or page.named:
             raise click.UsageError(
@@ -136,7 +140,7 @@ def show(
         return
     from haxlb.cli.show_render import render
 
-    render(status, sys.stdout)
+    render(status, sys.stdout, whole_history=history)
 
 
 def _as_ipvsadm(runtime_dir: Path, status: NodeStatus, page: _Page) -> list[str]:

@@ -21,12 +21,14 @@ ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold
 _PLAIN_WIDTH = 10_000
 """Columns where there is no terminal to ask: lines for grep, not for a page."""
 _IPV6 = ", IPv6"
+LATEST = 10
+"""Lines of the history that are shown unless all are asked for: what is now must not scroll away for what was."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def render(status: NodeStatus, stream: IO[str]) -> None:
+def render(status: NodeStatus, stream: IO[str], *, whole_history: bool = False) -> None:
     """Print the status; honours NO_COLOR, FORCE_COLOR and COLUMNS, and wraps nothing in a pipe."""
-    page(stream, lambda console: _print(console, status))
+    page(stream, lambda console: _print(console, status, whole_history=whole_history))
 
 
 def page(stream: IO[str], put: Callable[[Console], None]) -> None:
@@ -41,7 +43,7 @@ def page(stream: IO[str], put: Callable[[Console], None]) -> None:
         stream.write(f"{line.rstrip()}\n")  # a table pads its last column
 
 
-def _print(console: Console, status: NodeStatus) -> None:
+def _print(console: Console, status: NodeStatus, *, whole_history: bool) -> None:
     head(console, status)
     _alarms(console, status)
     _instances(console, status)
@@ -49,7 +51,7 @@ def _print(console: Console, status: NodeStatus) -> None:
         _service(console, service, status.at)
     _data_plane(console, status)
     _processes(console, status)
-    _history(console, status)
+    _history(console, status.history, len(status.history) if whole_history else LATEST)
 
 
 def head(console: Console, status: NodeStatus) -> None:
@@ -218,11 +220,13 @@ def _processes(console: Console, status: NodeStatus) -> None:
         console.print(Text(": ".join(filter(None, (f"mail  {counts}", mail.problem))), "bold red"))
 
 
-def _history(console: Console, status: NodeStatus) -> None:
-    if status.history:
+def _history(console: Console, lines: Sequence[str], most: int) -> None:
+    if lines:
+        shown = lines[-most:]
+        cut = f"  the last {most} of {len(lines)} lines: all with `haxlb show --history`" if shown != lines else ""
         console.print()
-        console.print(Text("history", "bold"))
-        for line in status.history:
+        console.print(Text.assemble(("history", "bold"), cut))
+        for line in shown:
             console.print(f"  {line}", markup=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from haxlb.cli.options import runtime_dir_option
+from haxlb.cli.options import json_option, runtime_dir_option
 from haxlb.cli.show import fetch
 from haxlb.model.errors import HaxlbError
 from haxlb.model.status import InstanceStatus, NodeStatus
@@ -21,7 +21,7 @@ SCHEMA = "haxlb.show-vrrp/1"
 
 @click.command(short_help="Show VRRP instances in detail.")
 @click.argument("instance", required=False)
-@click.option("--json", "as_json", is_flag=True, help=f"Print one JSON object, schema {SCHEMA}.")
+@json_option(SCHEMA)
 @runtime_dir_option()
 @click.pass_context
 def vrrp(context: click.Context, instance: str | None, runtime_dir: Path, *, as_json: bool) -> None:

@@ -17,6 +17,8 @@ from haxlb.model.status import Contribution, InstanceStatus, LoopLag, NodeStatus
 _MILLISECOND_US = 1000
 _LONGEST_FRACTION_S = 60
 _OWNER = 255
+_MISSED = 4
+"""Advert intervals, for master_down_interval where that is not known: by default three and the skew."""
 
 
 def render(status: NodeStatus, instances: Sequence[InstanceStatus], stream: IO[str]) -> None:
@@ -104,7 +106,7 @@ def _rows(each: InstanceStatus, status: NodeStatus) -> Iterator[tuple[str, str |
         yield "excluded", joined(each.excluded_vips)
     details = {(tracked.kind, tracked.name): tracked for tracked in status.tracked}
     yield from _labelled("tracks", [_tracked(one, details.get((one.kind, one.name)), at) for one in each.contributions])
-    yield from _labelled("peers", [_peer(peer, at) for peer in each.peers] or ["none was heard"])
+    yield from _labelled("peers", [_peer(peer, each, at) for peer in each.peers] or ["none was heard"])
     refused = joined(f"{count} {reason}" for reason, count in each.adverts_rejected.items() if count)
     yield (
         "adverts",
@@ -132,12 +134,17 @@ def _tracked(what: Contribution, status: TrackedStatus | None, at: float) -> Tex
     return Text(line, "bold red" if what.fault else "yellow" if what.well is False else "")
 
 
-def _peer(peer: PeerStatus, at: float) -> str:
+def _peer(peer: PeerStatus, instance: InstanceStatus, at: float) -> str:
+    """Its last advert. One that is long past has no interval: a BACKUP is silent (RFC 9568 section 6.4.2)."""
+    patience_us = instance.master_down_interval_us or _MISSED * peer.interval_us
+    silent = peer.priority and 0 < patience_us < (at - peer.heard_at) * SECOND_US
     said = f"priority {peer.priority}" if peer.priority else "resigned (priority 0)"
     version = f", v{peer.version}" if peer.version else ""
-    every = f", every {peer.interval_us / SECOND_US:g} s" if peer.interval_us else ""
+    every = f", every {peer.interval_us / SECOND_US:g} s" if peer.interval_us and not silent else ""
     vips = f", VIPs {joined(peer.addresses)}" if peer.addresses else ""
-    return f"{peer.address}: {said}{version}{every}, {ago(at, peer.heard_at)} ago{vips}"
+    age = f"{ago(at, peer.heard_at)} ago"
+    heard = f"last advert {age}: a BACKUP sends none" if silent else age
+    return f"{peer.address}: {said}{version}{every}, {heard}{vips}"
 
 
 def _milliseconds(span_us: int) -> str:

@@ -68,8 +68,8 @@ class Chronicle:
         self._arm()
 
     def note(self, level: str, event: str, sentence: str, **fields: object) -> None:
-        """A remark of the supervisor's own, for the log and the history."""
-        self._world.log.log(level, event, **fields)
+        """A remark of the supervisor's own, for the log and the history; a field with an empty text is left out."""
+        self._world.log.log(level, event, **{name: value for name, value in fields.items() if value != ""})
         self._history.add(sentence, self._world.wall.wall())
 
     def raise_alarm(self, key: str, summary: str, evidence: Iterable[str] = (), *, severity: str = "warning") -> None:

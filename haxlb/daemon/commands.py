@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.complaints import errors_counted, errors_in_brief, log_complaints
@@ -23,6 +24,8 @@ from haxlb.model.errors import HaxlbError, HostError
 from haxlb.model.status import InstanceStatus
 
 _COMPILING = Step(subject="", step="compile", ok=True, reason="the forwarder is being compiled, traffic flows on")
+WITH_ERRORS: Final = 5
+"""Exit code of a reload that is in force without what its errors name; of `haxlb check` for the same file, too."""
 Changing = Reload | Failover | Resume | Swap | SetWeight
 
 
@@ -131,11 +134,12 @@ class Commands:
         if change.speaker:
             self._on_peers()
             self._processes.spare.provide()
-        said = "; ".join((f"reloaded: {change.summary}", *change.later, *errors_counted(loaded.findings)))
+        errors = errors_counted(loaded.findings)
+        said = "; ".join((f"reloaded: {change.summary}", *change.later, *errors))
         self._chronicle.note("info", "reloaded", said, changes=change.summary, problems=self.config_problem)
         return Answer(
             ok=not problems,
-            exit_code=1 if problems else 0,
+            exit_code=1 if problems else WITH_ERRORS if errors else 0,
             message="; ".join((said, *problems)),
             report=loaded.report,
             diagnostics=loaded.findings,
@@ -231,7 +235,7 @@ class Commands:
             f"{said}; {problem}" if problem else said,
             virtual_server=virtual_server.name,
             real_server=server.key,
-            weight=str(server.weight if weight is None else weight),
+            weight=server.weight if weight is None else weight,
             problem=problem,
         )
         if problem:

@@ -69,6 +69,13 @@ class SetWeight:
 Request = Show | Reload | Failover | Resume | Swap | SetWeight
 
 
+def command_name(request: Request) -> str:
+    """The command that sends it, as users know it."""
+    if isinstance(request, SetWeight):
+        return "enable" if request.weight is None else "weight" if request.weight else "drain"
+    return type(request).__name__.lower()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One step of a longer command, as it happens."""

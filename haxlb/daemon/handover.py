@@ -8,14 +8,14 @@ back when none comes, because an address that nobody holds is worse than a hand-
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from haxlb.daemon.control import Answer, Step
 from haxlb.daemon.messages import HandOver, Message, Resume
 from haxlb.daemon.ports import ClockPort
 from haxlb.daemon.supervisor_ports import BrokerPort, PeerProbePort, WallClockPort
 from haxlb.model.node import SECOND_US, Role, VrrpInstance
-from haxlb.model.status import InstanceStatus
+from haxlb.model.status import InstanceStatus, PeerStatus
 
 POLL_S = 0.05
 RELEASE_US = SECOND_US
@@ -59,9 +59,12 @@ class HandOverProcedure:
         if names and len(masters) < len(chosen):
             other = next(each.name for each in chosen if each not in masters)
             role = now[other].role.value if other in now else "not running"
-            return self._refuse(other, f"{other} is {role} here: only a MASTER can hand over")
+            return self._refuse(
+                other, f"{other} is {role} here: only a MASTER can hand over", remedy=self._elsewhere(now, (other,))
+            )
         if not masters:
-            return self._refuse("", "no instance is MASTER here: there is nothing to hand over")
+            remedy = self._elsewhere(now, tuple(each.name for each in chosen))
+            return self._refuse("", "no instance is MASTER here: there is nothing to hand over", remedy=remedy)
         for instance in masters:
             self._tell(instance, "check", f"MASTER here: {now[instance.name].reason}")
         for instance in masters:
@@ -82,11 +85,26 @@ class HandOverProcedure:
         return bool(evidence)
 
     def _recently_heard(self, status: InstanceStatus) -> str:
+        peer = self._speaking(status)
+        return f"{peer.address} sent an advert {self._wall.wall() - peer.heard_at:.1f} s ago" if peer else ""
+
+    def _speaking(self, status: InstanceStatus) -> PeerStatus | None:
+        """The other director whose adverts keep ours silent, or would; None when nobody was heard lately."""
         for peer in status.peers:
             ago = self._wall.wall() - peer.heard_at
             if 0 <= ago * SECOND_US <= status.master_down_interval_us and peer.priority > 0:
-                return f"{peer.address} sent an advert {ago:.1f} s ago"
-        return ""
+                return peer
+        return None
+
+    def _elsewhere(self, now: Mapping[str, InstanceStatus], names: tuple[str, ...]) -> str:
+        """Who is MASTER of these instead: `192.168.10.12 is MASTER of VI_1, VI_2: hand over there`."""
+        masters: dict[str, list[str]] = {}
+        for name in names:
+            peer = self._speaking(now[name]) if name in now else None
+            if peer is not None:
+                masters.setdefault(str(peer.address), []).append(name)
+        said = " and ".join(f"{address} is MASTER of {', '.join(held)}" for address, held in masters.items())
+        return f"{said}: hand over there" if said else ""
 
     async def _hand_over(self, masters: tuple[VrrpInstance, ...]) -> Answer:
         names = tuple(each.name for each in masters)

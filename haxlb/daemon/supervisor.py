@@ -17,7 +17,7 @@ from haxlb import __version__
 from haxlb.daemon.bereavement import Bereavement
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.commands import Commands
-from haxlb.daemon.control import Answer, Request, Show, Step, refusal
+from haxlb.daemon.control import Answer, Request, Show, Step, command_name, refusal
 from haxlb.daemon.crafting import Crafting
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import (
@@ -46,7 +46,7 @@ from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Loaded, World
 from haxlb.daemon.survey import Survey
 from haxlb.daemon.tracking import anything
-from haxlb.model.errors import HaxlbError, HostError
+from haxlb.model.errors import Bug, HaxlbError, HostError
 from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
 from haxlb.model.node import NodeConfig
 from haxlb.model.status import NodeStatus
@@ -330,7 +330,10 @@ class Supervisor:
             try:
                 return await self._commands.carry_out(request, step)
             except HaxlbError as problem:
-                self._world.log.log("error", "command_failed", command=type(request).__name__, reason=str(problem))
+                # A name that is mistyped is a fault of nobody but of who has typed it, and that one is told.
+                ours = isinstance(problem, HostError | Bug)
+                level, event = ("error", "command_failed") if ours else ("info", "command_refused")
+                self._world.log.log(level, event, command=command_name(request), reason=str(problem))
                 return refusal(problem)
 
     async def status(self) -> NodeStatus:

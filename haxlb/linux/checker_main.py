@@ -87,6 +87,9 @@ class CheckerProcess:
                 self._forwarder.use(Path(bpf_directory))
                 self._verdicts.use(Path(bpf_directory))
                 self._sweeper.use(Path(bpf_directory))
+                self._prober.avoid(
+                    vip.address for each in config.instances for vip in (*each.vips, *each.excluded_vips)
+                )
                 self._checker.configure(config, program)
                 if not self._frozen:
                     freeze_collector()

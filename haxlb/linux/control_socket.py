@@ -14,7 +14,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from haxlb.daemon.control import REQUEST_LIMIT, Answer, Reply, Request, Step, decode_request, encode
+from haxlb.daemon.control import REQUEST_LIMIT, Answer, Reply, Request, Step, command_name, decode_request, encode
 from haxlb.linux.log import Log
 from haxlb.model.errors import HostError, NotPermitted, PeerError
 
@@ -182,7 +182,7 @@ class ControlSocket:
         try:
             return await self._command(request, step)
         except OSError as problem:  # not the client's: no descriptor, no memory for what the command needs
-            self._log("error", "command_failed", command=type(request).__name__, reason=problem.strerror or problem)
+            self._log("error", "command_failed", command=command_name(request), reason=problem.strerror or problem)
             return Answer(
                 ok=False,
                 exit_code=71,

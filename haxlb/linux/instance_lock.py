@@ -32,19 +32,15 @@ class InstanceLock:
             except BaseException:
                 os.close(self._fd)
                 raise
-            # `haxlb detach` has removed it between our opening and our locking.
+            # Whoever held it has removed it between our opening and our locking.
             os.close(self._fd)
 
     def release(self) -> None:
-        """Give the lock up before the process ends."""
+        """Give the lock up before the process ends, and leave no file behind."""
         with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-
-    def remove(self) -> None:
-        """Give it up and leave no file behind."""
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+            # Somebody may have removed ours, and another haxlb has one of its own there.
+            if self._is_seen():
+                self._path.unlink()
         os.close(self._fd)
 
     def _open(self, runtime_dir: Path) -> int:

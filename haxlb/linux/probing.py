@@ -6,14 +6,16 @@ Whatever a server does, a probe ends by its deadline with an outcome in words; n
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from haxlb.health.outcome import Finding, Outcome, failed, inconclusive, passed, seconds
 from haxlb.health.timetable import StartProbe
 from haxlb.linux.probing_http import Progress, fetch
+from haxlb.linux.probing_source import ProbeSources
 from haxlb.linux.probing_stream import OUR_LACK, BindRefused, Stream, Tls, connect, in_words, tls_context
 from haxlb.linux.probing_turns import Results, TimeUp, Turn, Turns
+from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Check, CheckKind, HttpUrl
 
 _ROOT = (HttpUrl(path="/"),)
@@ -26,7 +28,12 @@ class Prober:
     def __init__(self, on_results: Callable[[Results], None]) -> None:
         """`on_results` is called from the running loop with tickets and outcomes that have come at once."""
         self._turns = Turns(on_results)
+        self._sources = ProbeSources()
         self._closed = False
+
+    def avoid(self, vips: Iterable[IPAddress]) -> None:
+        """Where a check names no source, probes come from none of these as long as there is another address."""
+        self._sources.avoid(vips)
 
     def start(self, probe: StartProbe) -> None:
         """Begin this probe."""
@@ -71,7 +78,7 @@ class Prober:
             return failed(in_words(problem))
 
     async def _ask(self, check: Check, url: HttpUrl | None, progress: Progress) -> Outcome:
-        connection = await connect(check)
+        connection = await connect(check, self._sources)
         stream: Stream = connection
         try:
             if url is None:

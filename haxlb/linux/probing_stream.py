@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+from haxlb.linux.probing_source import ProbeSources
 from haxlb.linux.probing_turns import BROKEN, READABLE, WRITABLE, ready
 from haxlb.model.addresses import IPAddress
 from haxlb.model.node import Check
@@ -67,12 +68,19 @@ def in_words(problem: OSError) -> str:
     return _WORDS.get(number) or (os.strerror(number).lower() if number else str(problem))
 
 
-async def connect(check: Check) -> Plain:
-    """Connect to the check's target from its source. Raises OSError, BindRefused."""
+async def connect(check: Check, sources: ProbeSources) -> Plain:
+    """Connect to the check's target from its source, or else from that of `sources`. Raises OSError, BindRefused."""
     family = socket.AF_INET6 if check.address.version == 6 else socket.AF_INET  # noqa: PLR2004 - the family
     connection = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        _bind(connection, check.bind_address, check.bind_port)
+        chosen = sources.of(check.address) if check.bind_address is None else None
+        try:
+            _bind(connection, check.bind_address or chosen, check.bind_port)
+        except BindRefused:
+            if chosen is None:
+                raise
+            sources.forget(check.address)
+            _bind(connection, None, check.bind_port)
         number = connection.connect_ex(_target(check))
         if number == errno.EINPROGRESS:
             events = await ready(connection.fileno(), WRITABLE)

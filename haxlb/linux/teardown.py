@@ -32,7 +32,7 @@ def tear_down(runtime: Path) -> list[str]:
         for name in (SOCKET, VERDICTS):
             (runtime / name).unlink(missing_ok=True)
     finally:
-        lock.remove()
+        lock.release()
     return removed
 
 

@@ -8,6 +8,7 @@ from keepalived_compat.grammar import Block, Grammar, Keyword, Kind
 from keepalived_compat.keywords.checkers import CHECKERS
 from keepalived_compat.keywords.defaults import DEFAULTS
 from keepalived_compat.keywords.global_defs import GLOBAL_DEFS
+from keepalived_compat.keywords.limited import LIMITED
 from keepalived_compat.keywords.partly import PARTLY
 from keepalived_compat.keywords.root import ROOT_BLOCKS
 from keepalived_compat.keywords.since import SINCE
@@ -42,6 +43,7 @@ def _with_facts(block: str, row: Keyword) -> Keyword:
         argument=argument,
         since=row.since or _RELEASES.get((block, row.name), ""),
         partly=_planned_within(row, PARTLY.get(block, {}).get(row.name, "")),
+        limit=LIMITED.get(block, {}).get(row.name, ""),
         default=row.default or DEFAULTS.get(block, {}).get(row.name, ""),
     )
 

@@ -225,7 +225,7 @@ def _frame(source: int, port: int, protocol: int, flags: int) -> bytes:
 def test_counts_are_exact_after_a_race_of_packets_and_sweeps(tmp_path: Path) -> None:
     """Flows of a second's life: opened, closed and opened again by packets of two threads while two sweep."""
     lifetimes = ("--lifetime-established=1", "--lifetime-closing=1", "--lifetime-udp=1")
-    with flow_tables(tmp_path, "--flow-buckets-log2=12", *lifetimes) as tables:
+    with flow_tables(tmp_path, "--flow-buckets-log2=12", "--features=stateful", *lifetimes) as tables:
         ended = threading.Event()
         problems: list[BaseException] = []
 

@@ -121,6 +121,15 @@ def test_a_difference_to_what_cannot_be_used(differ):
     assert result.exception.exit_code == 4
 
 
+def test_a_difference_to_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "a").write_text(INSTANCE % (1, 100))
+    missing = tmp_path / "nope.conf"
+    result = CliRunner().invoke(config, ["diff", str(tmp_path / "a"), str(missing)])
+    assert result.exception.exit_code == 4
+    said = "cannot read the configuration: No such file or directory (see its path, and that it may be read)"
+    assert str(result.exception) == f"{missing}:1:1: {said}"
+
+
 def test_a_misspelt_subcommand_gets_the_nearest(run):
     result = run("dif", "a", "b")
     assert result.exit_code == 2

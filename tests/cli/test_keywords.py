@@ -30,3 +30,12 @@ def test_a_word_that_is_none_gets_the_nearest():
     result = keywords("vrrp_instanse")
     assert result.exit_code == 2
     assert "did you mean `vrrp_instance`?" in result.stderr
+
+
+def test_a_value_that_is_cut_is_said():
+    (line,) = [each for each in keywords("real_server").stdout.splitlines() if each.startswith("  weight ")]
+    assert line.endswith("; more than 65535 is taken as 65535")
+    weights = json.loads(keywords("weight", "--json").stdout)["keywords"]
+    limits = {each["block"]: each["limit"] for each in weights}
+    assert limits["virtual_server"] == limits["real_server"] == "more than 65535 is taken as 65535"
+    assert limits["vrrp_script"] == ""

@@ -44,6 +44,14 @@ def test_reload(daemon):
     assert daemon.requests == [Reload()]
 
 
+def test_a_reload_with_errors_is_in_force_and_says_so(daemon):
+    said = "reloaded: 1 instance changed; 1 error: what it names is left out"
+    daemon.answer = Answer(ok=True, exit_code=5, message=said, report="x.conf:1:1: error[a]: b")
+    done = haxlb("reload", runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (5, f"{said}\n", "x.conf:1:1: error[a]: b\n")
+    assert haxlb("reload", "--json", runtime_dir=daemon.runtime_dir).returncode == 5
+
+
 def test_a_refused_reload_shows_why(daemon):
     daemon.answer = Answer(
         ok=False, exit_code=4, message="reload refused", report="x.conf:1:1: fatal[a]: b", diagnostics=({"code": "a"},)
@@ -103,6 +111,36 @@ def test_resume_and_swap(daemon):
     assert daemon.requests == [Resume(instances=("VI_1",)), Swap()]
 
 
+JSON_COMMANDS = ("resume", "swap", "weight VS RS 7", "drain VS RS", "enable VS RS")
+
+
+@pytest.mark.parametrize("words", JSON_COMMANDS)
+def test_an_outcome_as_json(daemon, words):
+    command, *arguments = words.split()
+    more = {"drained": None} if command == "drain" else {}
+    for answer in (
+        Answer(ok=True, message="done"),
+        Answer(ok=False, exit_code=71, message="not done", remedy="do this"),
+    ):
+        daemon.answer = answer
+        done = haxlb(command, *arguments, "--json", runtime_dir=daemon.runtime_dir)
+        assert (done.returncode, done.stderr) == (answer.exit_code, "")
+        assert json.loads(done.stdout) == {
+            "schema": f"haxlb.{command}/1",
+            "ok": answer.ok,
+            "message": answer.message,
+            "remedy": answer.remedy,
+            **more,
+        }
+
+
+@pytest.mark.parametrize("words", JSON_COMMANDS)
+def test_a_refusal_in_words_is_one_line(daemon, words):
+    daemon.answer = Answer(ok=False, exit_code=1, message="not done", remedy="do this")
+    done = haxlb(*words.split(), runtime_dir=daemon.runtime_dir)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "haxlb: not done (do this)\n")
+
+
 def test_show_as_json_is_the_whole_status(daemon, status):
     daemon.answer = Answer(ok=True, status=status)
     done = haxlb("show", "--json", runtime_dir=daemon.runtime_dir)
@@ -111,6 +149,15 @@ def test_show_as_json_is_the_whole_status(daemon, status):
     assert shown["schema"] == "haxlb.status/1"
     assert shown["virtual_servers"][0]["real_servers"][1]["reason"] == "connection refused"
     assert daemon.requests == [Show()]
+
+
+def test_all_of_the_history_is_shown_when_asked_for(daemon, status):
+    history = tuple(f"line {number}" for number in range(50))
+    daemon.answer = Answer(ok=True, status=replace(status, history=history))
+    shown = {words: haxlb("show", *words, runtime_dir=daemon.runtime_dir).stdout for words in ((), ("--history",))}
+    assert ["line 39\n" in text for text in shown.values()] == [False, True]
+    for other in (("-L",), ("-c",), ("vrrp",)):
+        assert haxlb("show", "--history", *other, runtime_dir=daemon.runtime_dir).returncode == 2
 
 
 def test_a_pipe_gets_no_colours_and_the_ipvs_view_has_its_flags(daemon, status):
@@ -208,3 +255,8 @@ def test_drain_waits(daemon, status, loads, code, said):
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert daemon.requests[1:] == [Show()]
+    as_object = haxlb("drain", *words, "--json", runtime_dir=daemon.runtime_dir)
+    assert (as_object.returncode, as_object.stderr) == (code, "")
+    document = json.loads(as_object.stdout)
+    assert (document["schema"], document["ok"], document["drained"]) == ("haxlb.drain/1", code == 0, code == 0)
+    assert said.strip() in document["message"]

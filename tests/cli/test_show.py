@@ -17,6 +17,18 @@ def rendered(status, **environment):
     return stream.getvalue()
 
 
+def test_the_history_is_cut_to_its_last_lines_unless_all_are_asked_for(status):
+    many = replace(status, history=tuple(f"2027-01-15T07:59:00.{number:03d}Z line" for number in range(50)))
+    lines = rendered(many).splitlines()
+    assert lines[-11] == "history  the last 10 of 50 lines: all with `haxlb show --history`"
+    assert lines[-10:] == [f"  2027-01-15T07:59:00.{number:03d}Z line" for number in range(40, 50)]
+    stream = io.StringIO()
+    render(many, stream, whole_history=True)
+    assert stream.getvalue().splitlines()[-51] == "history"
+    few = replace(status, history=many.history[:10])
+    assert rendered(few).splitlines()[-11] == "history"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -110,6 +110,22 @@ def test_everything_that_decides_a_role_is_said(full):
     ]
 
 
+@pytest.mark.parametrize(
+    ("ago_s", "changes", "heard"),
+    [
+        (3.4, {}, "priority 200, v2, every 1 s, 3.4 s ago,"),
+        (17.8, {}, "priority 200, v2, last advert 17.8 s ago: a BACKUP sends none,"),
+        (3.5, {"priority": 0}, "resigned (priority 0), v2, every 1 s, 3.5 s ago,"),
+    ],
+)
+def test_a_silent_peer_is_a_backup_and_no_fault(full, ago_s, changes, heard):
+    peer = replace(full.instances[0].peers[0], heard_at=NOW - ago_s, **changes)
+    master = replace(full.instances[0], role=Role.MASTER, peers=(peer,))
+    assert f"  peers       192.168.10.12: {heard} VIPs" in rendered(full, (master,))
+    unknown = replace(master, master_down_interval_us=0, peers=(replace(peer, heard_at=NOW - 4.5, priority=9),))
+    assert ": priority 9, v2, last advert 4.5 s ago: a BACKUP sends none," in rendered(full, (unknown,))
+
+
 def test_each_instance_has_a_block(full):
     text = rendered(full)
     assert "\nVI_1  BACKUP" in text

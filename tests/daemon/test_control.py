@@ -14,9 +14,11 @@ from haxlb.daemon.control import (
     Failover,
     Reload,
     Resume,
+    SetWeight,
     Show,
     Step,
     Swap,
+    command_name,
     decode_reply,
     decode_request,
     encode,
@@ -178,3 +180,9 @@ def test_an_error_reaches_the_client_with_code_and_remedy():
     answer = refusal(HostError("no BCC", remedy="apt install python3-bpfcc"))
     assert (answer.ok, answer.exit_code, answer.message) == (False, 71, "no BCC")
     assert answer.remedy == "apt install python3-bpfcc"
+
+
+def test_requests_have_the_names_of_their_commands():
+    weights = [SetWeight(virtual_server="v", real_server="r", weight=each) for each in (7, 0, None)]
+    requests = [Show(), Reload(), Failover(), Resume(), Swap(), *weights]
+    assert " ".join(map(command_name, requests)) == "show reload failover resume swap weight drain enable"

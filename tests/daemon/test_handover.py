@@ -155,6 +155,25 @@ def test_only_a_master_of_ours_can_hand_over(play, kit, names, message):
     assert world.messages("speaker", HandOver) == []
 
 
+@pytest.mark.parametrize(
+    ("names", "ago", "remedy"),
+    [
+        ((), 1, "192.168.10.12 is MASTER of VI_1: hand over there"),
+        (("VI_1",), 1, "192.168.10.12 is MASTER of VI_1: hand over there"),
+        ((), 60, ""),
+    ],
+)
+def test_who_is_master_instead_is_named(play, kit, names, ago, remedy):
+    async def scene(world):
+        heard = PeerStatus(address=IPv4Address("192.168.10.12"), priority=100, heard_at=world.wall() - ago)
+        resigned = PeerStatus(address=IPv4Address("192.168.10.13"), priority=0, heard_at=world.wall() - ago)
+        world.speaker.instances["VI_1"] = replace(world.speaker.instances["VI_1"], peers=(resigned, heard))
+        answer, _, _ = await fail_over(world, *names)
+        assert (answer.ok, answer.remedy) == (False, remedy)
+
+    play(scene, kit.node())
+
+
 def test_only_the_masters_of_several_are_handed_over(play, kit):
     two = (kit.instance("VI_1"), kit.instance("VI_2", vrid=52, vips=(kit.vip("192.168.10.101"),)))
 

@@ -166,7 +166,9 @@ def test_the_checker_is_told_at_once_and_a_new_one_too(play, kit):
         (True, "weight 5 -> 0 (configured: 5)"),
     ]
     assert answers[4].message == "a weight is a number from 0 to 65535, not 70000"
-    assert world.events().count("weight_set") == 3
+    logged = [fields for _, event, fields in world.logged if event == "weight_set"]
+    assert [each["weight"] for each in logged] == [2, 5, 0]
+    assert all("problem" not in each for each in logged)
 
 
 def test_a_reload_keeps_it_until_the_server_goes(play, kit):
@@ -187,6 +189,8 @@ def test_a_wrong_name_is_an_answer(play, kit):
         answer = await world.supervisor.command(request, lambda _: None)
         assert (answer.ok, answer.exit_code) == (False, 1)
         assert answer.remedy == "did you mean `192.168.10.100:80`?"
+        (told,) = [each for each in world.logged if each[1].startswith("command_")]
+        assert (told[:2], told[2]["command"]) == (("info", "command_refused"), "drain")
 
     world = play(scene, kit.node(servers=(kit.virtual_server(80, FIRST, SECOND),)))
     assert weight_told(world) == [[5, 1]]

@@ -337,7 +337,7 @@ def test_errors_of_a_file_that_is_taken_are_logged_and_shown_until_they_are_gone
         changed = kit.node(kit.instance(priority=90))
         world.loaded = Loaded(config=changed, findings=complaints("error", 12) + complaints("note", 13))
         answer = await reload(world)
-        assert (answer.ok, answer.exit_code) == (True, 0)
+        assert (answer.ok, answer.exit_code) == (True, 5)
         assert answer.message.endswith("; 1 error: what it names is left out")
         said = [(level, fields["line"]) for level, event, fields in world.logged if event == "config_complaint"]
         assert said == [("error", 12), ("info", 13)]
@@ -348,10 +348,12 @@ def test_errors_of_a_file_that_is_taken_are_logged_and_shown_until_they_are_gone
         await reload(world)
         status = await world.supervisor.status()
         assert (status.config_refused, status.config_errors) == (True, ("x.conf:12: no number",))
-        world.loaded = Loaded(config=changed)
-        await reload(world)
+        world.loaded = Loaded(config=changed, findings=complaints("warning", 12))
+        assert (await reload(world)).exit_code == 0
         status = await world.supervisor.status()
         assert (status.config_refused, status.config_errors) == (False, ())
+        reloads = [fields for _, event, fields in world.logged if event == "reloaded"]
+        assert [sorted(each) for each in reloads] == [["changes"], ["changes"]]
 
     play(scene, kit.node(kit.instance()))
 
@@ -587,6 +589,8 @@ def test_a_compiler_that_fails_at_swap_is_an_answer_and_not_an_end(play, kit):
         world.compile_problem = HostError("BCC is missing", remedy="apt install python3-bpfcc")
         answer = await world.supervisor.command(Swap(), silent)
         assert (answer.ok, answer.exit_code, answer.remedy) == (False, 71, "apt install python3-bpfcc")
+        (told,) = [each for each in world.logged if each[1].startswith("command_")]
+        assert (told[:2], told[2]["command"]) == (("error", "command_failed"), "swap")
 
     play(scene, kit.node(servers=(kit.virtual_server(),)))
 

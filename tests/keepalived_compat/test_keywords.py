@@ -14,6 +14,7 @@ from keepalived_compat.grammar import LINES, Support
 from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.keywords.checkers import REGEX_OPTIONS
 from keepalived_compat.keywords.defaults import DEFAULTS
+from keepalived_compat.keywords.limited import LIMITED
 from keepalived_compat.keywords.partly import PARTLY
 from keepalived_compat.keywords.since import SINCE
 from keepalived_compat.keywords.syntax import SYNTAX, SYNTAX_IN, UNITS
@@ -67,6 +68,8 @@ def test_facts_kept_apart_belong_to_rows():
             assert set(names.split()) <= set(KEEPALIVED[block]), (release, block)
     for block, partly in PARTLY.items():
         assert set(partly) <= set(KEEPALIVED[block]), block
+    for block, limited in LIMITED.items():
+        assert set(limited) <= set(KEEPALIVED[block]), block
     for block, defaults in DEFAULTS.items():
         assert set(defaults) <= set(KEEPALIVED[block]), block
     names = {row.keyword for name in blocks() for row in rows(name)}

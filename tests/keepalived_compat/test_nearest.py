@@ -16,6 +16,12 @@ from keepalived_compat.nearest import COMPARISONS, Hints, nearest
         ("fwm", ("rr", "wrr"), None),
         ("priorty", ("priority", "state"), "priority"),
         ("abc", ("cba",), None),
+        ("virtual_router", ("virtual_router_id", "virtual_routes", "virtual_rules"), "virtual_router_id"),
+        ("Virtual-Router", ("virtual_router_id", "virtual_routes"), "virtual_router_id"),
+        ("virtual_route", ("virtual_router_id", "virtual_routes"), "virtual_routes"),
+        ("advert", ("advert_int", "state"), "advert_int"),
+        ("track", ("track_script", "track_file"), None),
+        ("pri", ("priority", "state"), None),
     ],
 )
 def test_short_words_have_a_nearest_too_by_one_mistake(word, known, meant):

@@ -73,6 +73,17 @@ class TestDefinitions:
         read = reading("vrrp_instance A {\n virtual_router_id ${VRID}\n}\n")
         assert found(read) == [("fatal", "undefined-name", 2, 20, 27)]
 
+    def test_an_undefined_name_within_a_bad_value_is_said_once(self, reading, found):
+        read = reading("vrrp_instance A {\n priority 1${P}\n virtual_router_id ${P}${Q}5\n interface ${I}\n}\n")
+        said = found(read)
+        assert [each[1] for each in said] == ["undefined-name"] * 4
+        assert [(each[0], each[2]) for each in said] == [("error", 2), ("fatal", 3), ("error", 3), ("error", 4)]
+
+    def test_another_mistake_beside_an_undefined_name_is_said(self, reading, found):
+        read = reading("vrrp_instance A {\n advert_int ${A} 7x\n priority 777; ${A}\n}\n")
+        assert ("error", "undefined-name", 2, 13, 17) in found(read)
+        assert ("error", "bad-value", 3, 11, 15) in found(read)
+
     def test_a_misspelt_name_gets_the_nearest(self, reading):
         (complaint,) = reading("$INTERFACE=eth0\nvrrp_instance A {\n interface $INTERFCE\n}\n").complaints.all
         assert complaint.hint == "did you mean `INTERFACE`?"

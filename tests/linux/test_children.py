@@ -384,7 +384,19 @@ def test_a_lock_file_that_is_removed_while_it_is_being_locked_is_made_anew(tmp_p
     lock = Late(tmp_path)
     with pytest.raises(HostError, match="another haxlb"):
         InstanceLock(tmp_path)
-    lock.remove()
+    lock.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_leaves_no_file_but_that_of_another_haxlb(tmp_path):
+    lock = InstanceLock(tmp_path)
+    (tmp_path / "haxlb.pid").unlink()
+    other = InstanceLock(tmp_path)
+    lock.release()
+    assert (tmp_path / "haxlb.pid").read_text() == f"{os.getpid()}\n"
+    with pytest.raises(HostError, match="another haxlb"):
+        InstanceLock(tmp_path)
+    other.release()
     assert list(tmp_path.iterdir()) == []
 
 

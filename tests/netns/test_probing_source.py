@@ -1,0 +1,176 @@
+"""An IPv6 VIP as /64 on a director, the same VIP on lo of a server: from where the probes come, by a real kernel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from ipaddress import IPv6Address
+from pathlib import Path
+
+import pytest
+from lab import Host, Lab
+
+from haxlb.daemon.messages import ConfigureChecker
+from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.node import Check, CheckKind, NodeConfig, RealServer, VirtualServer, VrrpInstance
+from tests.netns.standin import eventually, whole_lines
+from tests.netns.test_checker import CheckerHandle
+
+pytestmark = pytest.mark.netns
+
+VIP = "2001:db8:78::100"
+DIRECTOR = "2001:db8:78::1"
+SERVER = "2001:db8:78::21"
+
+# Its arguments are steps: avoid=ADDRESS, probe=TARGET, bound=SOURCE (and probe SERVER from there), run=COMMAND.
+PROBES = """
+import asyncio, subprocess, sys
+from dataclasses import replace
+from ipaddress import ip_address
+from haxlb.health.timetable import StartProbe
+from haxlb.linux.probing import Prober
+from haxlb.model.node import Check, CheckKind
+
+async def main():
+    ended = asyncio.Queue()
+    prober = Prober(ended.put_nowait)
+    for step in sys.argv[1:]:
+        word, _, rest = step.partition("=")
+        if word == "avoid":
+            prober.avoid([ip_address(rest)])
+        elif word == "run":
+            subprocess.run(rest.split(), check=True)
+        else:
+            target = ip_address(rest if word == "probe" else "2001:db8:78::21")
+            check = Check(kind=CheckKind.HTTP, address=target, port=80, connect_timeout_us=1_000_000)
+            if word == "bound":
+                check = replace(check, bind_address=ip_address(rest))
+            prober.start(StartProbe(ticket=1, check=check, deadline_us=0))
+            ((_, outcome),) = await ended.get()
+            print(outcome.reason)
+    prober.close()
+
+asyncio.run(main())
+"""
+# Any request passes; each client is said on its standard output.
+SERVING = """
+import socket
+listener = socket.create_server(("::", 80), family=socket.AF_INET6)
+print("ready", flush=True)
+while True:
+    connection, client = listener.accept()
+    print(client[0], flush=True)
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.0 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+    connection.close()
+"""
+
+
+class Site:
+    """A director, and a server that says who asks."""
+
+    def __init__(self, lab: Lab, directory: Path) -> None:
+        self.director = lab.host("director", "192.168.78.1/24")
+        self.server = lab.host("server", "192.168.78.21/24")
+        for host in (self.director, self.server):
+            host.sysctl(**{f"net__ipv6__conf__{each}__disable_ipv6": 0 for each in ("all", "lo", "eth0")})
+        address(self.director, "add", f"{DIRECTOR}/64")
+        address(self.server, "add", f"{SERVER}/64")
+        self._clients = directory / "clients"
+        with self._clients.open("w") as said:
+            self.server.start(sys.executable, "-c", SERVING, stdout=said)
+        self._taken = 0
+        assert self.client() == "ready"
+
+    def probe(self, *steps: str) -> list[str]:
+        """The reasons of the outcomes."""
+        environment = f"PYTHONPATH={Path(__file__).parents[2]}"
+        return self.director.run("env", environment, sys.executable, "-P", "-c", PROBES, *steps).stdout.splitlines()
+
+    def client(self) -> str:
+        """Who has asked, one after the other."""
+        said = eventually(lambda: whole_lines(self._clients)[self._taken :], "a client")
+        self._taken += 1
+        return said[0]
+
+
+def address(host: Host, verb: str, what: str, *more: str, dev: str = "eth0") -> None:
+    host.run("ip", "-6", "address", verb, what, "dev", dev, *more, *(("nodad",) if verb == "add" else ()))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Lab(f"hxsrc{os.getpid()}") as lab:
+        yield Site(lab, tmp_path)
+
+
+def test_a_vip_of_the_servers_network_is_not_the_source_of_its_masters_probes(site: Site) -> None:
+    address(site.director, "add", f"{VIP}/64")
+    address(site.server, "add", f"{VIP}/128", dev="lo")
+    # What is cured: the kernel's own choice, and a server that answers itself.
+    assert f"src {VIP}" in site.director.run("ip", "-6", "route", "get", SERVER).stdout
+    assert site.probe(f"probe={SERVER}") == ["no connection in 1 s"]
+    assert site.probe(f"avoid={VIP}", f"probe={SERVER}", f"probe={SERVER}") == ["HTTP 200", "HTTP 200"]
+    assert [site.client(), site.client()] == [DIRECTOR, DIRECTOR]
+
+
+def test_what_the_check_names_and_what_the_kernel_chooses_rightly_stays(site: Site) -> None:
+    address(site.director, "add", f"{VIP}/64")
+    assert site.probe(f"avoid={VIP}", f"bound={VIP}") == ["HTTP 200"]
+    assert site.client() == VIP
+    address(site.director, "del", f"{VIP}/64")
+    address(site.director, "add", f"{VIP}/128", "preferred_lft", "0")
+    assert site.probe(f"avoid={VIP}", f"probe={SERVER}") == ["HTTP 200"]
+    assert site.client() == DIRECTOR
+
+
+def test_a_host_that_has_but_its_vip_for_that_network_asks_from_there(site: Site) -> None:
+    address(site.director, "add", f"{VIP}/64")
+    gone = f"run=ip -6 address del {DIRECTOR}/64 dev eth0"
+    other = "run=ip -6 address add fd00:78::1/64 dev eth0 nodad"
+    came = f"run=ip -6 address add {DIRECTOR}/64 dev eth0 nodad"
+    one = f"probe={SERVER}"
+    # A source that was there before has gone; one of another network is no way back; the first one returns.
+    assert site.probe(f"avoid={VIP}", one, gone, one, other, one, came, one) == ["HTTP 200"] * 4
+    assert [site.client() for _ in range(4)] == [DIRECTOR, VIP, VIP, DIRECTOR]
+
+
+def test_an_address_that_is_none_yet_or_not_for_long_is_no_source(site: Site) -> None:
+    address(site.director, "del", f"{DIRECTOR}/64")
+    address(site.director, "add", f"{DIRECTOR}/64", "preferred_lft", "0")
+    address(site.director, "add", f"{VIP}/64")
+    assert site.probe(f"avoid={VIP}", f"probe={SERVER}") == ["HTTP 200"]
+    assert site.client() == VIP
+
+
+def test_a_server_without_a_way_fails_as_ever(site: Site) -> None:
+    assert site.probe(f"avoid={VIP}", "probe=2001:db8:99::1") == ["no route to the network"]
+
+
+def test_the_checker_tells_its_probes_what_the_vips_are(site: Site, tmp_path: Path) -> None:
+    address(site.director, "add", f"{VIP}/64")
+    vip, server = IPv6Address(VIP), IPv6Address(SERVER)
+    check = Check(kind=CheckKind.HTTP, address=server, port=80)
+    config = NodeConfig(
+        node="director",
+        instances=(
+            VrrpInstance(
+                name="VI_1",
+                interface="eth0",
+                vrid=51,
+                family=6,
+                vips=(Vip(address=vip, prefix_length=64, interface="eth0"),),
+            ),
+        ),
+        virtual_servers=(
+            VirtualServer(
+                endpoint=Endpoint(address=vip, port=80, protocol=Protocol.TCP),
+                real_servers=(RealServer(address=server, port=80, checks=(check,)),),
+            ),
+        ),
+    )
+    with CheckerHandle(site.director) as checker:
+        # There is no data plane here: what is answered says so, and the checks go on.
+        checker.send(ConfigureChecker(config=config, bpf_directory=str(tmp_path / "bpf" / "none"), program=""))
+        assert site.client() == DIRECTOR
