@@ -211,7 +211,7 @@ def test_flows_of_an_earlier_server_of_an_index_are_unknown(plane: Plane) -> Non
 
 
 def test_a_dead_record_hides_no_live_one(plane: Plane, crowd: Crowd) -> None:
-    """A key without a value, as a user space that empties the table may leave it: the next flow of that key takes its place."""
+    """A key without a value: the next flow of that key takes its place."""
     serve(plane)
     one, other = crowd(2)
     plane.send(tcp(**other))

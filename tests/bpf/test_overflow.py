@@ -128,7 +128,7 @@ def test_the_same_of_an_endpoint_for_all_ports(plane: Plane, seed: int) -> None:
 
 
 def test_no_sweep_hides_a_flow_that_has_just_spilled(plane: Plane, crowd: Crowd) -> None:
-    """One CPU opens flows that go into the overflow and ends them there; the other finds no more of them, and says so."""
+    """One CPU opens flows that go into the overflow and ends them there; the other finds them gone, and says so."""
     plane.apply(WantedTable(services=(service(*map(server, range(1, 6))),)))
     *first, late = crowd(5)
     for one in first:
