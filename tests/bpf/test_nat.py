@@ -357,12 +357,12 @@ def test_without_its_flow_an_answer_is_forgotten(plane: Natted) -> None:
 def test_evicted_flows_take_their_answers_along(plane: Natted, site: Site) -> None:
     """A thousand clients in a table of few: what answers is always what is on record."""
     client = client_of(site)
-    for port in range(1024, 1324):
+    for port in range(1024, 1924):
         plane.send(packet(site, client, port))
         plane.age(4)
     recorded = {flow.source_port for flow in plane.flows()}
     answered = {each.client_port for each in plane.replies()}
-    assert len(recorded) < 300
+    assert len(recorded) < 900
     assert answered == recorded & answered
     assert len(answered) == min(REPLIES, len(recorded))
 
