@@ -58,7 +58,7 @@ _BAD_VALUE = "bad-value"
 _SAID_ONCE = (_BAD_VALUE, "missing-argument")
 """A value that cannot be used may be looked at by several; the first reason is enough."""
 _MOST_ORIGINS = 32
-"""Origins that are remembered of one line: a definition may be used ten thousand times."""
+"""Origins, and names without a value, that are remembered of one line: there may be ten thousand of them."""
 _MOST_RELATED = 3
 """Of them shown with a complaint."""
 
@@ -68,7 +68,8 @@ class Complaints:
 
     def __init__(self) -> None:
         self._found: dict[tuple[Span, str], Diagnostic] = {}
-        self._undefined: dict[tuple[str, int], list[tuple[Span, str]]] = {}
+        self._undefined: dict[Span, tuple[Span, str]] = {}
+        self._undefined_in: dict[tuple[str, int], list[Span]] = {}
         self._bad: dict[tuple[Span, str], str] = {}
         self._origins: dict[tuple[str, int], dict[tuple[Span, Span], str]] = {}
 
@@ -81,7 +82,7 @@ class Complaints:
     def add(self, severity: Severity, code: str, where: Span | Word, message: str, hint: str = "") -> None:
         """File a complaint."""
         span = where.span if isinstance(where, Word) else where
-        undefined = self._undefined_within(code, span) if self._undefined else None
+        undefined = self._undefined_at(code, span) if self._undefined else None
         if undefined is not None:
             # The value is bad because the name has none: one complaint, as severe as the consequence.
             earlier = self._found[undefined]
@@ -89,19 +90,23 @@ class Complaints:
                 self._found[undefined] = replace(earlier, severity=severity)
             return
         if code == UNDEFINED:
-            self._undefined.setdefault((span.file, span.line), []).append((span, message))
+            self._undefined[span] = (span, message)
+            known = self._undefined_in.setdefault((span.file, span.line), [])
+            if len(known) < _MOST_ORIGINS:
+                known.append(span)
         if code in _SAID_ONCE and self._bad.setdefault((span, code), message) != message:
             return
         diagnostic = Diagnostic(code=code, severity=severity, span=span, message=message, hint=hint)
         self._found.setdefault((span, message), diagnostic)
 
-    def _undefined_within(self, code: str, span: Span) -> tuple[Span, str] | None:
+    def _undefined_at(self, code: str, span: Span) -> tuple[Span, str] | None:
         """What was said of a name without a value: at this very place, or within a value that is bad for it."""
-        for each in self._undefined.get((span.file, span.line), ()):
-            where = each[0]
-            within = span.column <= where.column and where.end_column <= span.end_column
-            if where == span or (code == _BAD_VALUE and within):
-                return each
+        exact = self._undefined.get(span)
+        if exact is not None or code != _BAD_VALUE:
+            return exact
+        for each in self._undefined_in.get((span.file, span.line), ()):
+            if span.column <= each.column and each.end_column <= span.end_column:
+                return self._undefined[each]
         return None
 
     def escalate(self, where: Span | Word) -> None:

@@ -14,6 +14,7 @@ NEEDS_ROOT = ("netns", "bpf", "interop")
 WAITING = ("netns", "interop")
 """Directories whose tests wait most of their time."""
 SHORT = 2
+NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 
 # How fast the machine is, and what else it does, decides nothing; what fails can be repeated.
 settings.register_profile("gate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -24,6 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # The workers of `make test` find it in their environment.
     if (place := open_place()) is not None:
         config.add_cleanup(lambda: close_place(place))
+
+
+def pytest_runtest_teardown() -> None:
+    # `haxlb run` hurries: where a test has called it in this process, the next one is as before.
+    if os.getpriority(os.PRIO_PROCESS, 0) != NICENESS:
+        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
