@@ -58,14 +58,17 @@ static __always_inline void claim(const struct matter *matter, struct record *re
 /* Its server is known: so that the next packet finds it. */
 static __always_inline void write_down(struct flow *flow, __u64 value, const struct packet *packet, struct choice *choice, __u32 now)
 {
-	__u64 recorded = FLOW_VALUE(choice->index, IDENTITY_INCARNATION(choice->identity), state_of_first(packet), now);
+	__u8 state = state_of_first(packet);
+	struct load *load = element(MAP(loads), choice->index);
 
-	if (!flow_change(flow, value, recorded))
+	if (!load || !flow_change(flow, value, FLOW_VALUE(choice->index, IDENTITY_INCARNATION(choice->identity), state, now)))
 		return;
 	/* As when a connection is bound: the mark of a full server follows each change of its flows. */
 	is_full(choice);
 	account(value, -1);
-	account(recorded, 1);
+	/* An index that has just been given to another server: see account. */
+	if (!((identity_of(choice->backend) ^ choice->identity) & IDENTITY(0, 0xff)))
+		add(state == FLOW_TCP_CLOSING ? &load->inactive : &load->active, 1);
 	is_full(choice);
 }
 

@@ -116,17 +116,6 @@ static __always_inline int is_of(struct flow *flow, const struct identity *ident
 	       READ_ONCE(((struct wide_flow *)flow)->rest[1]) == identity->rest[1];
 }
 
-/* 0 where the way has this key. */
-static __always_inline __u64 difference_of(struct flow *flow, const struct identity *identity, int wide)
-{
-	__u64 difference = READ_ONCE(flow->key) ^ identity->key;
-
-	if (wide)
-		difference |= (READ_ONCE(((struct wide_flow *)flow)->rest[0]) ^ identity->rest[0]) |
-			      (READ_ONCE(((struct wide_flow *)flow)->rest[1]) ^ identity->rest[1]);
-	return difference;
-}
-
 /*
  * The same way, by a calculation that the verifier does not follow: else it would verify all that comes after four times,
  * once for each.
@@ -325,23 +314,21 @@ static __always_inline void flow_touch(struct flow *flow, __u64 value, __u8 stat
 }
 
 /*
- * How gladly a way makes room, 0 = not at all: one that has our key from a former flow (no second one of it may come beside
- * it), an empty one, then those that could for longest. `now` has ones below the ticks. Without a branch, as above.
+ * How gladly a way makes room, 0 = not at all: an empty one, then those that could for longest. `now` has ones below the ticks.
+ * Without a branch, as above.
  */
-static __always_inline __u64 flow_score(__u64 value, __u64 key_difference, __u64 now)
+static __always_inline __u64 flow_score(__u64 value, __u64 now)
 {
-	__u64 state = FLOW_STATE(value), opposite = -key_difference, empty, other, room;
+	__u64 state = FLOW_STATE(value), empty, room;
 	__s64 overdue;
 
 	OPAQUE(state);
-	OPAQUE(opposite);
 	/* Of a stamp that another CPU has written after we read the clock: less than nothing. */
 	overdue = ((__s64)(now - value) >> 32) - (__s64)(makes_room_after(state) * SECONDS(1));
 	empty = (state - 1) >> 63;
-	other = (key_difference | opposite) >> 63;
 	room = ~(__u64)(overdue >> 63) | -empty;
 	OPAQUE(room);
-	return room & ((1ull << 33) + overdue + (empty << 40) + ((1 - other) << 41));
+	return room & ((1ull << 33) + overdue + (empty << 40));
 }
 
 /* Take a way for a new flow; `claimed` is what its value is then. NULL when none makes room, or another CPU was faster. */
@@ -352,9 +339,8 @@ static __always_inline struct flow *flow_claim(void *bucket, const struct identi
 
 #pragma unroll
 	for (int way = 0; way < FLOW_WAYS; way++) {
-		struct flow *flow = way_of(bucket, way, wide);
-		__u64 value = READ_ONCE(flow->value);
-		__u64 score = flow_score(value, difference_of(flow, identity, wide), (__u64)now << 32 | 0xffffffff);
+		__u64 value = READ_ONCE(way_of(bucket, way, wide)->value);
+		__u64 score = flow_score(value, (__u64)now << 32 | 0xffffffff);
 		__u64 better = (best_score - score) >> 63;
 
 		/* No processor foresees which it is. */

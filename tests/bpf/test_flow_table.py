@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 
 import pytest
@@ -208,19 +207,6 @@ def test_flows_of_an_earlier_server_of_an_index_are_unknown(plane: Plane) -> Non
     answer = plane.send(tcp("A"))
     assert (first.reason, answer.reason) == ("new_flow", "unknown_flow")
     assert plane.send(tcp("A")).frame == answer.frame
-
-
-def test_a_dead_record_hides_no_live_one(plane: Plane, crowd: Crowd) -> None:
-    """A key without a value: the next flow of that key takes its place."""
-    serve(plane)
-    one, other = crowd(2)
-    plane.send(tcp(**other))
-    plane.send(tcp(**one))
-    with plane.table("flows") as flows:
-        for at in range(8, len(flows), 16):
-            struct.pack_into("=Q", flows, at, 0)
-    assert plane.send(tcp(**one)).reason == "new_flow"
-    assert plane.send(tcp("A", **one)).reason == "forwarded"
 
 
 def test_a_stamp_of_the_next_tick_is_no_age(plane: Plane, crowd: Crowd) -> None:
