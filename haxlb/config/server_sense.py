@@ -15,6 +15,8 @@ from keepalived_compat.source import Span
 
 MOST_COMPARED = 256
 """Servers that a scheduler looks at for each new flow (bpf/choose.h)."""
+MOST_IN_TURN = 16384
+"""Servers of which each has a turn, or a slot of a ring: as many as there are slots."""
 
 
 _NAT = ForwardingMethod.NAT
@@ -67,6 +69,20 @@ class ServerSense:
                     " asks for an address of its own",
                     "name the server's own address",
                 )
+
+    def in_turn(self, servers: tuple[RealServer, ...], *, sorry: bool) -> tuple[RealServer, ...]:
+        """As many of the servers as can have a turn each; `sorry`: another one stands in for them."""
+        most = MOST_IN_TURN - sorry
+        if len(servers) <= most:
+            return servers
+        self._complaints.error(
+            "too-many-servers",
+            self._head,
+            f"{self._title} has {len(servers)} servers, and {most} can have a turn: those after {servers[most - 1].key}"
+            " are left out",
+            "divide them among several virtual servers",
+        )
+        return servers[:most]
 
     def bearable(self, scheduler: Scheduler, servers: int) -> Scheduler:
         """The scheduler, or wrr where it would have to compare too many servers for each connection."""

@@ -67,8 +67,9 @@ class VirtualServerReader:
                 "add `real_server ADDRESS PORT { … }`",
             )
             return None
-        quorum, hysteresis = self._quorum(servers)
         sense = ServerSense(section, self._title, self._where, self._complaints)
+        servers = sense.in_turn(servers, sorry=sorry is not None)
+        quorum, hysteresis = self._quorum(servers)
         sense.complain_of_sorry(sorry, servers)
         sense.complain_of_slow_probes(servers)
         sense.complain_of_targets(head, reader.placed)

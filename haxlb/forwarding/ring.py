@@ -66,6 +66,11 @@ def recipe_of(wanted: WantedService, indices: Sequence[int | None]) -> Recipe:
             f"{len(wanted.servers)} are configured",
             remedy="use wrr or mh, or fewer real servers",
         )
+    if len(wanted.servers) > RING_SLOTS:
+        raise HostError(
+            f"{wanted.name}: {RING_SLOTS} real servers at most have a turn, {len(wanted.servers)} are configured",
+            remedy="divide them among several virtual servers",
+        )
     servers = sorted(zip(wanted.servers, indices, strict=True), key=_place)
     seed = _seeds(each.address for each, _ in servers) if wanted.scheduler.hashes else None
     # Equal turns whatever the weights: that is what rr means.

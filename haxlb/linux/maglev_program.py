@@ -40,6 +40,8 @@ _TURNS_AT: Final = 2 * RING_SLOTS
 _SERVERS_AT: Final = 4 * RING_SLOTS
 _TURN_AT: Final = 12 * RING_SLOTS
 _BYTES: Final = _TURN_AT + 8
+_MOST: Final = (_TURN_AT - _SERVERS_AT) // 8
+"""Servers that there is room for."""
 
 _EMPTY: Final = b"\xff" * (2 * RING_SLOTS)
 _FRAME: Final = bytes(14)
@@ -145,7 +147,7 @@ class Populator:
 
     def __call__(self, preferences: Sequence[Preference], turns: Sequence[int], size: int) -> array[int]:
         """As haxlb.forwarding.maglev.populate."""
-        if size == RING_SLOTS and not self._refused:
+        if size == RING_SLOTS and len(preferences) <= _MOST and not self._refused:
             try:
                 return self._populated(preferences, turns)
             except (HostError, OSError):

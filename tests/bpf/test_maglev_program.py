@@ -57,6 +57,11 @@ def test_more_servers_than_a_byte_can_number(populator: Populator, count: int) -
     assert populator(preferences, turns, RING_SLOTS) == populate(preferences, turns, RING_SLOTS)
 
 
+def test_more_servers_than_the_kernels_program_has_room_for(populator: Populator) -> None:
+    preferences = [(7919 * n % RING_SLOTS, (2 * n + 1) % RING_SLOTS) for n in range(17000)]
+    assert populator(preferences, [16999, 0], RING_SLOTS) == populate(preferences, [16999, 0], RING_SLOTS)
+
+
 def test_a_ring_of_another_length_is_filled_too(populator: Populator) -> None:
     assert populator([(3, 5)], [0], 32) == populate([(3, 5)], [0], 32)
 

@@ -307,6 +307,13 @@ class TestChoice:
         assert found.scheduler is Scheduler(expected)
         assert said == ([] if algo == expected else [("error", "too-many-servers")])
 
+    @pytest.mark.parametrize(("sorry", "most"), [("", 16384), ("sorry_server 10.9.0.1 80\n", 16383)])
+    def test_as_many_servers_as_can_have_a_turn(self, made, sorry, most):
+        reals = "".join(f"real_server 10.1.{each // 256}.{each % 256} 80 {{\n}}\n" for each in range(16385))
+        found, said = made(service("192.0.2.1 80", algo="rr", real=sorry + reals))
+        assert len(found.real_servers) == most
+        assert said == [("error", "too-many-servers")]
+
 
 @pytest.mark.parametrize(
     ("words", "expected", "said"),

@@ -11,6 +11,7 @@ from haxlb.forwarding import layout
 from haxlb.forwarding.layout import INDEX, Sizes
 from haxlb.forwarding.plan import deaths, plan
 from haxlb.forwarding.records import COMPARES, FrontendFlag, Generation, GenerationFlag
+from haxlb.forwarding.ring import recipe_of
 from haxlb.forwarding.steps import Delete, Fill, Step, Write
 from haxlb.forwarding.wanted import WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
@@ -264,6 +265,13 @@ def test_a_list_that_is_too_long() -> None:
     kernel = Kernel(Sizes(services=3, frontends=6, backends=300, rings=1 << 13, flow_buckets_log2=1))
     with pytest.raises(HostError, match="wlc compares 256 real servers at most, 257 are configured"):
         kernel.apply(table(*map(server, range(257)), scheduler=Scheduler.WLC))
+
+
+@pytest.mark.parametrize("scheduler", [Scheduler.RR, Scheduler.MH])
+def test_more_servers_than_slots(scheduler: Scheduler) -> None:
+    wanted = service(*(server(1, port=1 + n) for n in range(16385)), scheduler=scheduler)
+    with pytest.raises(HostError, match="16384 real servers at most have a turn, 16385 are configured"):
+        recipe_of(wanted, range(16385))
 
 
 def test_services_come_and_go_in_a_full_table() -> None:
