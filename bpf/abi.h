@@ -177,7 +177,8 @@ struct load {
 #define FLOW_UDP_NEW 5	   /* one packet seen */
 #define FLOW_UDP 6
 #define FLOW_TEMPLATE 7	   /* no flow: the server that a persistent service keeps for a client */
-#define FLOW_STATES 7	   /* the bits of these */
+#define FLOW_TEMPLATE_NEW 8 /* the same, of a client that has sent one packet */
+#define FLOW_STATES 15	   /* the bits of these */
 
 /* key: source address, source port (both as on the wire), frontend index; 0 = empty */
 #define FLOW_KEY(address, port, frontend) ((__u64)(frontend) << 48 | (__u64)(port) << 32 | (__u32)(address))

@@ -32,6 +32,11 @@ static __always_inline void identify_client(struct identity *identity, const str
 	identify(identity, &client, matter->frontend.service, 0, matter->wide);
 }
 
+static __always_inline int is_client(__u64 value, struct service *service, __u32 now)
+{
+	return FLOW_STATE(value) >= FLOW_TEMPLATE && age_of(value, now) < SECONDS(service->persistence);
+}
+
 /* persistence_timeout: the server that this client has. Returns 0 when there is none. */
 static __always_inline int find_client(struct service *service, const struct packet *packet, const struct matter *matter,
 				       struct choice *choice)
@@ -51,20 +56,24 @@ static __always_inline int find_client(struct service *service, const struct pac
 	value = READ_ONCE(template->value);
 	choice->index = FLOW_BACKEND(value);
 	choice->backend = element(MAP(backends), choice->index);
-	if (!choice->backend || FLOW_STATE(value) != FLOW_TEMPLATE || age_of(value, matter->now) >= SECONDS(service->persistence))
+	if (!choice->backend || !is_client(value, service, matter->now))
 		return 0;
 	choice->identity = identity_of(choice->backend);
 	if (!is_known(value, choice->identity, matter->frontend.service) || !(choice->identity & BACKEND_ALIVE))
 		return 0;
+	/* Its second flow, or the second packet of one: it is none of the forged ones of a flood. */
 	flow_touch(template, value, FLOW_TEMPLATE, matter->now);
 	return 1;
 }
 
-/* It has this one from now on. Without room it has none, and its next flow may go elsewhere. */
+/*
+ * It has this one from now on. Without room it has none, and its next flow may go elsewhere. Until its second packet it makes room
+ * itself, as IPVS gives up what is not assured (IP_VS_CTPL_S_ASSURED): else a flood of forged clients would fill the table.
+ */
 static __always_inline void remember_client(struct service *service, const struct packet *packet, const struct matter *matter,
 					    const struct choice *choice)
 {
-	__u64 recorded = FLOW_VALUE(choice->index, IDENTITY_INCARNATION(choice->identity), FLOW_TEMPLATE, matter->now);
+	__u8 incarnation = IDENTITY_INCARNATION(choice->identity);
 	struct flow *template = NULL;
 	struct identity client;
 	__u64 claimed = 0;
@@ -79,18 +88,18 @@ static __always_inline void remember_client(struct service *service, const struc
 		__u64 value = READ_ONCE(template->value);
 
 		/* Another service's flow cannot have this key, and a claim of another CPU is for the same client. */
-		if (FLOW_STATE(value) == FLOW_TEMPLATE) {
-			flow_change(template, value, recorded);
+		if (FLOW_STATE(value) >= FLOW_TEMPLATE) {
+			flow_change(template, value, FLOW_VALUE(choice->index, incarnation, FLOW_STATE(value), matter->now));
 			return;
 		}
 	}
 	template = flow_claim(bucket, &client, matter->now, matter->wide, &claimed);
 	if (template)
-		flow_change(template, claimed, recorded);
+		flow_change(template, claimed, FLOW_VALUE(choice->index, incarnation, FLOW_TEMPLATE_NEW, matter->now));
 }
 
-/* A flow of a persistent service that goes on keeps its client's server, too. */
-static __always_inline void keep_template(const struct packet *packet, const struct matter *matter)
+/* A flow of a persistent service that goes on, and has come into `state` by it, keeps its client's server, too. */
+static __always_inline void keep_template(const struct packet *packet, const struct matter *matter, __u8 state)
 {
 	struct service *service = element(MAP(services), matter->frontend.service);
 	struct flow *template = NULL;
@@ -107,8 +116,9 @@ static __always_inline void keep_template(const struct packet *packet, const str
 	if (!template)
 		return;
 	value = READ_ONCE(template->value);
-	if (FLOW_STATE(value) == FLOW_TEMPLATE && age_of(value, matter->now) < SECONDS(service->persistence))
-		flow_touch(template, value, FLOW_TEMPLATE, matter->now);
+	if (is_client(value, service, matter->now))
+		flow_touch(template, value, state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP ? FLOW_TEMPLATE : FLOW_STATE(value),
+			   matter->now);
 }
 #endif
 

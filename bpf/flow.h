@@ -150,11 +150,11 @@ static __always_inline struct flow *flow_find(void *bucket, const struct identit
 }
 
 /*
- * Eight numbers of 16 bits in two words, by state. The verifier follows every branch of a program: a switch for each of four
+ * Eight numbers of 16 bits in two words, by state; that of FLOW_TEMPLATE_NEW stands where an empty way has none. The verifier follows every branch of a program: a switch for each of four
  * ways would be hundreds of paths.
  */
-#define BY_STATE(state, claimed, new, established, closing, udp_new, udp, template)                                            \
-	by_state(state, (__u64)(claimed) << 16 | (__u64)(new) << 32 | (__u64)(established) << 48,                              \
+#define BY_STATE(state, template_new, claimed, new, established, closing, udp_new, udp, template)                              \
+	by_state(state, (__u64)(template_new) | (__u64)(claimed) << 16 | (__u64)(new) << 32 | (__u64)(established) << 48,                              \
 		 (__u64)(closing) | (__u64)(udp_new) << 16 | (__u64)(udp) << 32 | (__u64)(template) << 48)
 
 static __always_inline __u32 by_state(__u8 state, __u64 low, __u64 high)
@@ -168,14 +168,14 @@ static __always_inline __u32 by_state(__u8 state, __u64 low, __u64 high)
 /* Ticks without a packet after which a flow is no more. Only its service knows how long a template lasts: long enough. */
 static __always_inline __u32 lifetime(__u8 state)
 {
-	return SECONDS(BY_STATE(state, LIFETIME_CLAIMED, LIFETIME_NEW, LIFETIME_TCP_ESTABLISHED, LIFETIME_CLOSING, LIFETIME_UDP,
+	return SECONDS(BY_STATE(state, LIFETIME_TEMPLATE, LIFETIME_CLAIMED, LIFETIME_NEW, LIFETIME_TCP_ESTABLISHED, LIFETIME_CLOSING, LIFETIME_UDP,
 				LIFETIME_UDP, LIFETIME_TEMPLATE));
 }
 
 /* Seconds without a packet after which it makes room. */
 static __always_inline __u64 makes_room_after(__u8 state)
 {
-	return BY_STATE(state, LIFETIME_CLAIMED, LESSER(NEW_KEPT, LIFETIME_NEW), LIFETIME_TCP_ESTABLISHED,
+	return BY_STATE(state, LESSER(NEW_KEPT, LIFETIME_TEMPLATE), LIFETIME_CLAIMED, LESSER(NEW_KEPT, LIFETIME_NEW), LIFETIME_TCP_ESTABLISHED,
 			LESSER(CLOSING_KEPT, LIFETIME_CLOSING), LESSER(NEW_KEPT, LIFETIME_UDP), LIFETIME_UDP, LIFETIME_TEMPLATE);
 }
 
@@ -264,7 +264,7 @@ static __always_inline void account(__u64 value, int change)
 	struct backend *backend;
 	struct load *load;
 
-	if (state <= FLOW_CLAIMED || state == FLOW_TEMPLATE)
+	if (state <= FLOW_CLAIMED || state >= FLOW_TEMPLATE)
 		return;
 	backend = element(MAP(backends), FLOW_BACKEND(value));
 	load = element(MAP(loads), FLOW_BACKEND(value));
@@ -373,7 +373,7 @@ static __always_inline int has_new(void *bucket, int wide)
 
 #pragma unroll
 	for (int way = 0; way < FLOW_WAYS; way++)
-		found |= BY_STATE(FLOW_STATE(READ_ONCE(way_of(bucket, way, wide)->value)), 1, 1, 0, 0, 1, 0, 0);
+		found |= BY_STATE(FLOW_STATE(READ_ONCE(way_of(bucket, way, wide)->value)), 1, 1, 1, 0, 0, 1, 0, 0);
 	OPAQUE(found);
 	return found;
 }

@@ -84,7 +84,7 @@ static __always_inline int with_record(struct xdp_md *context, const struct pack
 				flow_touch(record.flow, record.value, state, matter->now);
 #if WITH_PERSISTENCE
 				if (matter->frontend.flags & FRONTEND_PERSISTENT)
-					keep_template(packet, matter);
+					keep_template(packet, matter, state);
 #endif
 			}
 			return hand_over(context, packet, matter, &choice, REASON_FORWARDED, 0);

@@ -41,7 +41,7 @@ static __always_inline int is_exceptional(__u64 value)
 static __always_inline __u32 lifetime_of(__u64 value, __u8 state)
 {
 #if WITH_PERSISTENCE
-	if (state == FLOW_TEMPLATE) {
+	if (state >= FLOW_TEMPLATE) {
 		struct backend *backend = element(MAP(backends), FLOW_BACKEND(value));
 		struct service *service;
 
@@ -64,7 +64,7 @@ static __always_inline void count_live(__u64 value, __u8 state)
 	struct backend *backend = element(MAP(backends), FLOW_BACKEND(value));
 	struct load *load = element(MAP(loads), FLOW_BACKEND(value));
 
-	if (state <= FLOW_CLAIMED || state == FLOW_TEMPLATE)
+	if (state <= FLOW_CLAIMED || state >= FLOW_TEMPLATE)
 		return;
 	if (!load || !backend || backend->incarnation != FLOW_INCARNATION(value))
 		return;

@@ -45,12 +45,14 @@ _STATES: Final = {
     FlowState.UDP_NEW: "UDP",
     FlowState.UDP: "UDP",
     FlowState.TEMPLATE: "NONE",
+    FlowState.TEMPLATE_NEW: "NONE",
 }
 _SCTP_STATES: Final = {
     FlowState.TCP_NEW: "INIT1",
     FlowState.TCP_ESTABLISHED: "ESTABLISHED",
     FlowState.TCP_CLOSING: "SHUTDOWN_SENT",
     FlowState.TEMPLATE: "NONE",
+    FlowState.TEMPLATE_NEW: "NONE",
 }
 STATE_NAMES: Final = tuple(dict.fromkeys((*_STATES.values(), *_SCTP_STATES.values())))
 """As ipvsadm spells them; a template (`persistence_timeout`) has none there either."""
@@ -201,7 +203,7 @@ class Listing:
         target, index, backend, incarnation, number = _KIND.unpack(kind_of)
         state = FlowState(number & ~SPILLED)
         server = self._book.backends.get(backend)
-        if state is FlowState.TEMPLATE:
+        if state.of_client:
             # Of a whole service, not of one of its endpoints.
             frontend = next((each for each in self._book.frontends.values() if each.service == index), None)
         else:
@@ -213,9 +215,7 @@ class Listing:
         if not self._is_wanted(index, frontend, backend, named):
             return None
         lifetime_s = (
-            self._book.persistence_s.get(frontend.service, 0)
-            if state is FlowState.TEMPLATE
-            else self._book.lifetimes_s[state]
+            self._book.persistence_s.get(frontend.service, 0) if state.of_client else self._book.lifetimes_s[state]
         )
         port = frontend.port or int.from_bytes(target, "big")
         virtual, destination = _place(frontend.address, port), _place(server.address, server.port or port)

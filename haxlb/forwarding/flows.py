@@ -30,6 +30,12 @@ class FlowState(IntEnum):
     UDP_NEW = 5
     UDP = 6
     TEMPLATE = 7
+    TEMPLATE_NEW = 8
+
+    @property
+    def of_client(self) -> bool:
+        """It is no flow: the server that a persistent service keeps for a client."""
+        return self >= FlowState.TEMPLATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ def counted(plane: Plane) -> dict[int, Load]:
     """The same, counted from the records."""
     found: dict[int, Load] = {}
     for entry in entries(plane, *FLOW_TABLES):
-        if entry.state is FlowState.TEMPLATE:
+        if entry.state.of_client:
             continue
         before = found.get(entry.backend, Load())
         closing = entry.state is FlowState.TCP_CLOSING
@@ -48,7 +48,7 @@ def expect_books(plane: Plane) -> None:
     records, templates = {}, {}
     for name in FLOW_TABLES:
         for entry in entries(plane, name):
-            if entry.state is FlowState.TEMPLATE:
+            if entry.state.of_client:
                 # Of a service: its number is where a flow has that of its endpoint.
                 wide = name.startswith("wide") and entry.source.version == 4
                 templates[ledger.services[entry.frontend].identity, wide, entry.source] = keys[entry.backend]

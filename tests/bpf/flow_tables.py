@@ -87,7 +87,7 @@ class FlowTables:
         active: Counter[int] = Counter()
         inactive: Counter[int] = Counter()
         for entry in self.flows():
-            if entry.state is not FlowState.TEMPLATE and entry.incarnation == INCARNATION:
+            if not entry.state.of_client and entry.incarnation == INCARNATION:
                 (inactive if entry.state is FlowState.TCP_CLOSING else active)[entry.backend] += 1
         return {each: (active[each], inactive[each]) for each in sorted({*active, *inactive})}
 

@@ -144,7 +144,7 @@ class Plane:
                 flow.state,
             )
             for flow in self.flows()
-            if flow.state is not FlowState.TEMPLATE
+            if not flow.state.of_client
         }
         assert table == {
             (key.endpoint, key.source, key.source_port, key.destination_port): (flow.server, flow.state)

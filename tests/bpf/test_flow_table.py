@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from ipaddress import IPv4Address
 
 import pytest
 
@@ -276,4 +277,28 @@ def test_a_flood_evicts_neither_established_flows_nor_young_handshakes(plane: Pl
     assert [plane.server(ACK.of(*one)) for one in handshakes] == awaited
     assert [plane.server(ACK.of(*one)) for one in established] == servers
     assert plane.verdicts()["forwarded"] - known == len(established) + len(handshakes)
+    expect_exact(plane)
+
+
+def test_forged_clients_of_a_persistent_service_make_room(plane: Plane) -> None:
+    """The server of a client that has sent more than a SYN stays; those of a flood are not in the way."""
+    plane.apply(WantedTable(services=(service(*map(server, range(1, 6)), persistence_s=300),)))
+    clients = [client(number) for number in range(200)]
+    kept = []
+    for one in clients:
+        plane.server(SYN.of(*one))
+        kept.append(plane.server(ACK.of(*one)))
+    flood(plane, CHUNK)
+    full = plane.verdicts()["table_full"]
+    assert full
+    plane.age(6)
+    assert [plane.server(ACK.of(*one)) for one in clients] == kept
+    # Another flow of each of them, and ones of others.
+    assert [plane.server(SYN.of(source, port ^ 1)) for source, port in clients] == kept
+    for number in range(200):
+        plane.server(SYN.of(int(IPv4Address("192.0.2.0")) + number, 40000))
+    assert plane.verdicts()["table_full"] == full
+    states = [entry.state for entry in entries(plane, "flows") if entry.state.of_client]
+    assert states.count(FlowState.TEMPLATE) == len({source for source, _ in clients})
+    assert states.count(FlowState.TEMPLATE_NEW) > 1000
     expect_exact(plane)

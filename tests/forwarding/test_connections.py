@@ -93,7 +93,7 @@ def plainly(entries: Iterable[FlowEntry], form: Form, chosen: Wanted, book: Book
     """What a listing says, a flow at a time, without anything that makes it fast."""
     lines = []
     for entry in entries:
-        template = entry.state is FlowState.TEMPLATE
+        template = entry.state.of_client
         of_service = (each for each in book.frontends.values() if each.service == entry.frontend)
         frontend = next(of_service, None) if template else book.frontends.get(entry.frontend)
         server = book.backends.get(entry.backend)
