@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from haxlb.forwarding import layout
-from haxlb.forwarding.flows import FlowEntry, FlowState, unpack_flows, unpack_wide_flows
+from haxlb.forwarding.flows import FlowEntry, unpack_flows, unpack_wide_flows
 from haxlb.forwarding.layout import MapKind, pack_mac
 from haxlb.forwarding.reference import Action, Reference
 from haxlb.forwarding.wanted import WantedTable, server_key

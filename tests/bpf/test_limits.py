@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from haxlb.forwarding.flows import FlowState
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.model.node import Scheduler
 from tests.bpf.books import expect_books
