@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from haxlb.cli.client import ask
-from haxlb.cli.options import json_option, runtime_dir_option
+from haxlb.cli.options import Seconds, json_option, runtime_dir_option
 from haxlb.cli.outcome import conclude
 from haxlb.cli.show import fetch
 from haxlb.cli.waiting import tell
@@ -48,7 +48,7 @@ def weight(virtual_server: str, real_server: str, number: int, runtime_dir: Path
 @click.option("--wait", is_flag=True, help="Return when it has no connections any more.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,20 @@ DEFAULT_SETTINGS = Path("/etc/haxlb/haxlb.yml")
 
 _FILE = click.Path(path_type=Path, readable=False)
 """What is wrong with a file is said by whoever reads it, as of every other fault of a configuration."""
+
+
+class Seconds(click.FloatRange):
+    """So many, perhaps without end; but a number: what is compared with `nan` is never over."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As a float range does."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from haxlb.cli.options import Seconds
 from haxlb.linux.vrrp_listen import Ear, Frame
 from haxlb.model.errors import HostError
 from haxlb.model.node import SECOND_US
@@ -30,7 +31,7 @@ _TICK_S = 0.1
 
 @click.command(short_help="Show who speaks VRRP on a link.")
 @click.argument("interface", metavar="IFACE")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so long.  [default: at Ctrl-C]")
+@click.option("--seconds", type=Seconds(min=0, min_open=True), help="End after so long.  [default: at Ctrl-C]")
 @click.option(
     "--vrid",
     "vrids",

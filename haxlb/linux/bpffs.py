@@ -41,6 +41,22 @@ def ensure_bpffs(path: Path) -> None:
         raise _refused(f"mount a bpffs at {path}", ctypes.get_errno())
 
 
+def remove_all(directory: Path) -> list[str]:
+    """Remove what is pinned in a directory, at any depth, and the directory; names of what was pinned. Raises OSError.
+
+    Other versions of haxlb may have directories there that this one does not.
+    """
+    removed = []
+    for pin in sorted(directory.iterdir()):
+        if pin.is_dir() and not pin.is_symlink():
+            removed += remove_all(pin)
+        else:
+            pin.unlink()
+            removed.append(pin.name)
+    directory.rmdir()
+    return removed
+
+
 def unmount(path: Path) -> None:
     """Take away the bpffs that is mounted at `path`; none there is no error. Raises HostError."""
     if _libc.umount2(os.fsencode(path), _MNT_DETACH):

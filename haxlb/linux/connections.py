@@ -6,6 +6,8 @@ be missing, or be there twice.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import mmap
 import socket
 import struct
@@ -22,7 +24,7 @@ from haxlb.forwarding.layout import ABI
 from haxlb.forwarding.records import BackendRecord, FrontendRecord, ServiceRecord, unpack_endpoint
 from haxlb.forwarding.sweep_order import SweepOrder, pack_sweep_order, told_lifetimes
 from haxlb.linux import bpf
-from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.bpffs import is_bpffs
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError, NotPermitted
@@ -34,6 +36,8 @@ _CHUNK: Final = 1 << 16
 _EMPTY: Final = bytes(_CHUNK)
 _COARSE: Final = 6
 """CLOCK_MONOTONIC_COARSE: its resolution is the tick of this kernel."""
+_ATTEMPTS: Final = 3
+"""A swap takes away the pin of the sweep before, perhaps between a look at the directory and the opening."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +149,25 @@ class ConnectionTables:
 
     def _told(self) -> tuple[int, tuple[int, ...]]:
         """The kernel's clock of flows, and their lifetimes: the sweep was compiled with them."""
-        pins = sorted(self._directory.glob("sweep-*"), key=lambda pin: pin.stat().st_mtime_ns)
-        if not pins:
-            raise HostError(f"no sweep is pinned in {self._directory}", remedy="`haxlb swap` builds it anew")
-        with closing(bpf.obj_get(pins[-1])) as sweep:
+        with closing(self._sweep()) as sweep:
             said = bpf.prog_test_run(sweep, pack_sweep_order(what=SweepOrder.TELL))
         return said.verdict, told_lifetimes(said.frame)
+
+    def _sweep(self) -> int:
+        """The youngest one, opened."""
+        for _ in range(_ATTEMPTS):
+            found = []
+            for pin in self._directory.glob("sweep-*"):
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((pin.stat().st_mtime_ns, pin))
+            if not found:
+                break
+            try:
+                return bpf.obj_get(max(found)[1])
+            except BpfError as problem:
+                if problem.number != errno.ENOENT:
+                    raise
+        raise HostError(f"no sweep is pinned in {self._directory}", remedy="`haxlb swap` builds it anew")
 
 
 def _root_of_daemon(runtime_dir: Path) -> Path | None:

@@ -34,6 +34,7 @@ from haxlb.forwarding.transition import settle
 from haxlb.forwarding.wanted import Counters, Load, WantedTable, server_key
 from haxlb.linux import bpf, own_macs, xdp
 from haxlb.linux.bpf_call import BpfError, closing
+from haxlb.linux.bpffs import remove_all
 from haxlb.linux.devices import Devices, Log
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maglev_program import Populator
@@ -232,8 +233,7 @@ class Forwarder:
                 for pin in version.glob("links/*"):
                     # Whoever was ended while it took a link over has left it with two names, of which one is ours.
                     pin.unlink() if self._is_adopted(pin) else bpf.link_remove(pin)
-                for pin in (*version.iterdir(), version):
-                    pin.rmdir() if pin.is_dir() else pin.unlink()
+                remove_all(version)
                 self._log("info", "former_version_removed", {"directory": str(version)})
 
     def _is_adopted(self, pin: Path) -> bool:

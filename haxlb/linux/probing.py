@@ -48,6 +48,7 @@ class Prober:
         """End all probes and close their sockets; later ones are not made."""
         self._closed = True
         self._turns.close()
+        self._sources.close()
 
     async def _probe(self, check: Check, turn: Turn) -> Outcome:
         """connect_timeout is the total deadline of the connect, or of each url from connect to last byte."""

@@ -9,9 +9,11 @@ changed: connections of others from this host leave by the VIP as they do with k
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv6Address, IPv6Network
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv6Address
 from typing import Final
 
 from haxlb.linux.present_addresses import (
@@ -22,7 +24,7 @@ from haxlb.linux.present_addresses import (
     Present,
     present_addresses,
 )
-from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.rtnetlink import RTMGRP_IPV6_IFADDR, Rtnetlink
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 
@@ -31,20 +33,54 @@ _DISCARD_PORT: Final = 9
 _UNFIT: Final = IFA_F_DADFAILED | IFA_F_DEPRECATED | IFA_F_SECONDARY | IFA_F_TENTATIVE
 """IFA_F_SECONDARY of an IPv6 address: a temporary one (RFC 8981), which would change from day to day."""
 _MOST_KNOWN: Final = 1 << 14
+_BITS: Final = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Neighbour:
+    """An address of the interface that a virtual address is on."""
+
+    address: IPv6Address
+    value: int
+    host_bits: int
+    """Of its network."""
+    near: bool
+    """It is of the virtual address's network."""
+
+
+def _present() -> list[Present]:
+    rtnetlink = Rtnetlink()
+    try:
+        return list(present_addresses(rtnetlink, family=socket.AF_INET6))
+    finally:
+        rtnetlink.close()
 
 
 class ProbeSources:
     """Chooses them."""
 
-    def __init__(self) -> None:
+    def __init__(self, present: Callable[[], list[Present]] = _present) -> None:
+        """`present`: the IPv6 addresses of this host; may raise OSError or HostError."""
+        self._present = present
         self._vips: frozenset[IPAddress] = frozenset()
         self._known: dict[IPAddress, IPv6Address] = {}
         """By target: instead of the VIP that the kernel takes as long as it is here."""
+        self._beside: dict[IPv6Address, tuple[_Neighbour, ...]] = {}
+        """By VIP, until an address changes: to read a thousand of them takes as long as a hundred probes."""
+        self._changes: socket.socket | None = None
 
     def avoid(self, vips: Iterable[IPAddress]) -> None:
         """From now on these are the virtual addresses."""
         self._vips = frozenset(each for each in vips if isinstance(each, IPv6Address))
         self._known.clear()
+        self._beside.clear()
+
+    def close(self) -> None:
+        """Let go of what tells of changes; it is opened again when it is needed."""
+        self._beside.clear()
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
 
     def of(self, target: IPAddress) -> IPv6Address | None:
         """The address to bind to; None = the kernel's choice is right, or there is no other."""
@@ -69,13 +105,54 @@ class ProbeSources:
         self._known.pop(target, None)
 
     def _instead_of(self, vip: IPv6Address, target: IPv6Address) -> IPv6Address | None:
-        rtnetlink = Rtnetlink()
-        try:
-            present = [each for each in present_addresses(rtnetlink, family=socket.AF_INET6) if _is_there(each)]
-        finally:
-            rtnetlink.close()
-        fit = [address for address in _beside(vip, target, present) if address not in self._vips]
-        return max(fit, key=lambda each: _common_bits(each, target), default=None)
+        """Of the VIP's interface, and such that the way to the target and back is the same: None where there is none.
+
+        Those are of the VIP's network, or the target is of theirs. The way from any other one is not known: a host that
+        has but its VIP for that network goes on asking from there.
+        """
+        if self._something_changed():
+            self._beside.clear()
+        if vip not in self._beside:
+            self._beside[vip] = self._neighbours(vip)
+        asked = int(target)
+        fit = [each for each in self._beside[vip] if each.near or not (each.value ^ asked) >> each.host_bits]
+        if not fit:
+            return None
+        return max(fit, key=lambda each: _BITS - (each.value ^ asked).bit_length()).address
+
+    def _neighbours(self, vip: IPv6Address) -> tuple[_Neighbour, ...]:
+        present = [each for each in self._present() if _is_there(each)]
+        places = [(each.index, _BITS - each.prefix_length) for each in present if each.address == vip]
+        return tuple(
+            _Neighbour(
+                address=each.address,
+                value=int(each.address),
+                host_bits=_BITS - each.prefix_length,
+                near=not (int(each.address) ^ int(vip)) >> host_bits,
+            )
+            for index, host_bits in places
+            for each in present
+            if each.index == index and isinstance(each.address, IPv6Address) and each.address not in self._vips
+        )
+
+    def _something_changed(self) -> bool:
+        """Whether an address has come, gone or got other flags since this was asked last, or that is not known."""
+        if self._changes is None:
+            self._changes = socket.socket(
+                socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
+            )
+            self._changes.bind((0, RTMGRP_IPV6_IFADDR))
+            return True
+        changed = False
+        while True:
+            try:
+                self._changes.recv(1)  # the rest of a message is dropped with it
+            except BlockingIOError:
+                return changed
+            except OSError as problem:
+                if problem.errno != errno.ENOBUFS:  # too many to be told of
+                    raise
+            changed = True
 
 
 def _of_the_kernel(target: IPv6Address) -> IPv6Address | None:
@@ -90,22 +167,3 @@ def _of_the_kernel(target: IPv6Address) -> IPv6Address | None:
 
 def _is_there(each: Present) -> bool:
     return not each.flags & _UNFIT
-
-
-def _beside(vip: IPv6Address, target: IPv6Address, present: Iterable[Present]) -> Iterator[IPv6Address]:
-    """Addresses of the VIP's interface from which the way to the target and back is the same.
-
-    They are of the VIP's network, or the target is of theirs. The way from any other one is not known: a host that has
-    but its VIP for that network goes on asking from there.
-    """
-    everywhere = list(present)
-    for held in [each for each in everywhere if each.address == vip]:
-        for each in everywhere:
-            if each.index == held.index and isinstance(each.address, IPv6Address):
-                own = IPv6Network((each.address, each.prefix_length), strict=False)
-                if each.address in IPv6Network((vip, held.prefix_length), strict=False) or target in own:
-                    yield each.address
-
-
-def _common_bits(one: IPv6Address, other: IPv6Address) -> int:
-    return 128 - (int(one) ^ int(other)).bit_length()

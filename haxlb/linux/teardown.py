@@ -8,7 +8,7 @@ from pathlib import Path
 
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import closing
-from haxlb.linux.bpffs import is_bpffs, unmount
+from haxlb.linux.bpffs import is_bpffs, remove_all, unmount
 from haxlb.linux.control_socket import NAME as SOCKET
 from haxlb.linux.instance_lock import InstanceLock
 from haxlb.linux.pinned import VERDICTS
@@ -48,13 +48,9 @@ def remove_data_plane(bpffs: Path) -> list[str]:
             for pin in sorted(version.glob("links/*")):
                 removed.append(_link_in_words(pin))
                 bpf.link_remove(pin)
-            for pin in sorted(version.iterdir()):
-                if pin.is_dir():
-                    pin.rmdir()
-                else:
-                    pin.unlink()
-                    removed.append(("program " if pin.name.startswith(("prog-", "sweep-")) else "map ") + pin.name)
-            version.rmdir()
+            removed += [
+                ("program " if name.startswith(("prog-", "sweep-")) else "map ") + name for name in remove_all(version)
+            ]
     except PermissionError as problem:
         raise NotPermitted(f"cannot look into {bpffs}: {problem.strerror}", remedy="run it as root") from problem
     unmount(bpffs)

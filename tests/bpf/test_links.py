@@ -225,6 +225,8 @@ def other_version(director: Director) -> Path:
         pin.rename(former / "links" / pin.name)
     table = bpf.map_create(bpf.MAP_TYPE_ARRAY, 4, 8, 1, name="flows")
     bpf.obj_pin(table, former / "flows")
+    (former / "later" / "still").mkdir(parents=True)
+    bpf.obj_pin(table, former / "later" / "still" / "flows")
     os.close(table)
     return former
 
@@ -306,6 +308,7 @@ def test_a_program_on_other_tables_is_not_attached(director: Director) -> None:
 def test_teardown_leaves_nothing(director: Director) -> None:
     director.attach("near")
     directory = director.runtime / "bpf"
+    (directory / "0-later" / "still").mkdir(parents=True)
     removed = director.wire.inside(lambda: tear_down(director.runtime))
     assert "link of near" in removed
     assert {"map flows", "map rings"} <= set(removed)

@@ -191,6 +191,17 @@ def test_a_reader_that_has_enough_ends_it_quietly(tables: FlowTables, runtime: P
     assert process.returncode == 0
 
 
+@pytest.mark.usefixtures("filled")
+def test_a_sweep_that_goes_while_it_is_looked_for_is_passed_over(runtime: Path) -> None:
+    gone = runtime / "bpf" / ABI / "sweep-gone"
+    gone.symlink_to("nothing")
+    try:
+        done = show(runtime, "-c", "--json-lines")
+    finally:
+        gone.unlink()
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2), done.stderr
+
+
 def test_without_a_data_plane(tmp_path: Path) -> None:
     done = show(tmp_path, "-c")
     assert done.returncode == 71

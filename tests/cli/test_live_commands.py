@@ -236,6 +236,13 @@ def test_no_weight_at_all(daemon, number):
     assert daemon.requests == []
 
 
+def test_nobody_waits_for_what_is_no_time(daemon):
+    done = haxlb("drain", "VS", "RS", "--wait", "--timeout", "nan", runtime_dir=daemon.runtime_dir)
+    assert done.returncode == 2
+    assert "'nan' is not a number of seconds" in done.stderr
+    assert daemon.requests == []
+
+
 @pytest.mark.parametrize(
     ("loads", "code", "said"),
     [

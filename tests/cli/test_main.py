@@ -58,3 +58,13 @@ def test_check_whose_output_cannot_be_written_does_not_end_well(tmp_path):
         done = subprocess.run([*CHECK, str(file)], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == os.EX_IOERR
     assert done.stderr == "haxlb: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_closed_output_is_one_that_nobody_reads(tmp_path, closed):
+    file = tmp_path / "keepalived.conf"
+    file.write_text("wrod x\n")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *CHECK, str(file)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (5, "", "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address
 from pathlib import Path
 
@@ -53,6 +53,28 @@ async def main():
 
 asyncio.run(main())
 """
+# Its arguments are steps: avoid=ADDRESS, source=TARGET, run=COMMAND. Says each source, and how often it read addresses.
+SOURCES = """
+import subprocess, sys
+from ipaddress import ip_address
+from haxlb.linux import probing_source
+
+def present():
+    global reads
+    reads += 1
+    return probing_source._present()
+
+reads = 0
+sources = probing_source.ProbeSources(present)
+for step in sys.argv[1:]:
+    word, _, rest = step.partition("=")
+    if word == "avoid":
+        sources.avoid([ip_address(rest)])
+    elif word == "run":
+        subprocess.run(rest.split(), check=True)
+    else:
+        print(sources.of(ip_address(rest)), reads)
+"""
 # Any request passes; each client is said on its standard output.
 SERVING = """
 import socket
@@ -87,6 +109,17 @@ class Site:
         """The reasons of the outcomes."""
         environment = f"PYTHONPATH={Path(__file__).parents[2]}"
         return self.director.run("env", environment, sys.executable, "-P", "-c", PROBES, *steps).stdout.splitlines()
+
+    def sources(self, *steps: str) -> list[str]:
+        environment = f"PYTHONPATH={Path(__file__).parents[2]}"
+        argv = ("env", environment, sys.executable, "-P", "-c", SOURCES, *steps)
+        return self.director.run(*argv).stdout.splitlines()
+
+    def batch(self, lines: Iterable[str]) -> Path:
+        """What `ip -batch` does at once."""
+        path = self._clients.with_name("batch")
+        path.write_text("".join(f"{each}\n" for each in lines))
+        return path
 
     def client(self) -> str:
         """Who has asked, one after the other."""
@@ -142,6 +175,25 @@ def test_an_address_that_is_none_yet_or_not_for_long_is_no_source(site: Site) ->
     address(site.director, "add", f"{VIP}/64")
     assert site.probe(f"avoid={VIP}", f"probe={SERVER}") == ["HTTP 200"]
     assert site.client() == VIP
+
+
+def test_addresses_are_read_again_only_when_one_has_changed(site: Site) -> None:
+    """A thousand of them take as long as a hundred probes."""
+    address(site.director, "del", f"{DIRECTOR}/64")
+    address(site.director, "add", f"{VIP}/64")
+    targets = [f"source=2001:db8:78::{number}" for number in (21, 22, 23)]
+    # The kernel takes what has come last.
+    came = [
+        f"run=ip -6 address {what} dev eth0"
+        for what in (f"add {DIRECTOR}/64 nodad", f"del {VIP}/64", f"add {VIP}/64 nodad")
+    ]
+    # As many as the kernel has no room to tell of.
+    many = [f"fd00:{number:x}::1" for number in range(1200)]
+    batch = site.batch(f"address add {each}/128 dev eth0 nodad" for each in many)
+    said = site.sources(
+        f"avoid={VIP}", *targets, *came, *targets, f"run=ip -6 -batch {batch}", "source=2001:db8:78::24"
+    )
+    assert said == ["None 1"] * 3 + [f"{DIRECTOR} 2"] * 3 + [f"{DIRECTOR} 3"]
 
 
 def test_a_server_without_a_way_fails_as_ever(site: Site) -> None:
