@@ -223,7 +223,10 @@ struct own_mac {
 
 #define NEAR_INTERFACES 64
 
-/* Value of `near_interfaces`, by the lower bits of the interface index: the same, found without a hash. */
+/*
+ * Value of `near_interfaces`, by the lower bits of the interface index: the same, found without a hash. It is written in place: a
+ * packet that reads it meanwhile may at worst see the MAC of another interface of this host, or none and look into `interfaces`.
+ */
 struct near_interface {
 	__u32 interface;
 	__u8 mac[6];
