@@ -224,7 +224,10 @@ struct own_mac {
 
 #define NEAR_INTERFACES 64
 
-/* Value of `near_interfaces`, by the lower bits of the interface index: the same, found without a hash. */
+/*
+ * Value of `near_interfaces`, by the lower bits of the interface index: the same, found without a hash. It is written in place: a
+ * packet that reads it meanwhile may at worst see the MAC of another interface of this host, or none and look into `interfaces`.
+ */
 struct near_interface {
 	__u32 interface;
 	__u8 mac[6];
@@ -380,7 +383,7 @@ struct scratch {
 	__u8 destination[16]; /* as in struct locality */
 	__u32 next;	      /* part of the program, after PROGRAM_COMPARE; for PROGRAM_TOO_BIG what fits */
 	__u32 length;	      /* of IP, as it is counted: for PROGRAM_TAG */
-	__u64 measure[7]; /* struct measure of choose.h */
+	__u64 measure[7]; /* struct measure of compare.h */
 	__u32 errors_since; /* jiffies: ICMP errors of a tunnel are counted by the second */
 	__u32 errors;
 	__u32 slot_hash; /* of a ring, of turns or of a list: pick_hash of choose.h */

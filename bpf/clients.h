@@ -4,6 +4,7 @@
 #define HAXLB_CLIENTS_H
 
 #include "matter.h"
+#include "room.h"
 
 #if WITH_PERSISTENCE
 /* The record that says which server a client has, of all its flows to a service: a fwmark joins its ports. */
@@ -12,7 +13,8 @@ static __always_inline void identify_client(struct identity *identity, const str
 {
 	struct packet client = {};
 
-	client.source = packet->source & service->persistence_mask;
+	if (matter->family == FAMILY_IPV4)
+		client.source = packet->source & service->persistence_mask;
 	if (matter->wide && matter->family == FAMILY_IPV4)
 		client.address[1] = (__u64)client.source << 32;
 	if (matter->family == FAMILY_IPV6) {

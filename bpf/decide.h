@@ -4,6 +4,8 @@
 #define HAXLB_DECIDE_H
 
 #include "clients.h"
+#include "compare.h"
+#include "room.h"
 
 /*
  * What the part before has told this one; returns 0 where the packet cannot be read again. Nothing of `packet` need be set before:
@@ -40,8 +42,11 @@ static __always_inline void *bucket_of(__u32 hash, int overflown, int wide)
 	return overflown ? overflow_bucket(hash, wide) : flow_bucket(hash, wide);
 }
 
-/* A place for a flow of which there is no record. */
-static __always_inline void claim(const struct matter *matter, struct record *record)
+/*
+ * A place for a flow of which there is no record. Not in the overflow where it ends already: few packets of it will follow, and a
+ * flood of RSTs, which make no room for longer than SYNs, would fill that.
+ */
+static __always_inline void claim(const struct matter *matter, const struct packet *packet, struct record *record)
 {
 	void *home = flow_bucket(matter->identity.hash, matter->wide);
 
@@ -49,7 +54,7 @@ static __always_inline void claim(const struct matter *matter, struct record *re
 		return;
 	record->overflown = 0;
 	record->flow = flow_claim(home, &matter->identity, matter->now, matter->wide, &record->value);
-	if (record->flow)
+	if (record->flow || packet->flags & (TCP_FIN | TCP_RST))
 		return;
 	record->overflown = 1;
 	record->flow = flow_overflow(home, &matter->identity, matter->now, matter->wide, &record->value);
@@ -171,24 +176,25 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 		reason = REASON_HASHED;
 #endif
 	} else {
-		claim(&matter, &record);
-		if (record.flow)
+		claim(&matter, &packet, &record);
+		if (record.flow) {
 			scratch->recorded = RECORD_CLAIMED;
-		else
+		} else {
 			reason = REASON_TABLE_FULL;
+#if WITH_STATELESS
+			/* It must go where its next packet, unknown again, will go. */
+			if (former.index) {
+				scratch->backend = former.index;
+				scratch->identity = former.identity;
+			}
+#endif
+		}
 #if AT_ONCE
 		if (!wide && !stateless && !scratch->backend && !service->scheduler &&
 		    !(matter.frontend.flags & FRONTEND_PERSISTENT))
 			return begin(context, &packet, &matter, &record, service, reason);
 #endif
 	}
-#if WITH_STATELESS
-	/* It must go where its next packet, unknown again, will go. */
-	if (reason == REASON_TABLE_FULL && former.index) {
-		scratch->backend = former.index;
-		scratch->identity = former.identity;
-	}
-#endif
 	if (record.flow) {
 		void *bucket = bucket_of(matter.identity.hash, record.overflown, wide);
 
@@ -233,7 +239,7 @@ static __always_inline int compare_servers(struct xdp_md *context, int locate)
 		chosen = of_two(index, service, &choice);
 	else
 		chosen = find_locality(index, service, scratch->destination, scratch->now, &choice);
-	/* Of two that are full the next turn decides. */
+	/* Of two that are full the hash of the flow decides. */
 	if (!chosen && locate && service->scheduler != SCHEDULER_TWOS)
 		return go_on(context, PROGRAM_COMPARE);
 	if (chosen) {
@@ -256,7 +262,8 @@ static __always_inline int settle_choice(struct scratch *scratch, __u32 index, _
 	/* The best of a list would have been chosen already; of turns, those that chance named may be full. */
 	if (!service || (WITH_LIST && service->scheduler && service->scheduler != SCHEDULER_TWOS && in_turn))
 		return 0;
-	if (!pick(index, service, READ_ONCE(scratch->slot_hash), in_turn, &choice))
+	/* Chance is a hash of the cursor: it must not begin anew, or the same two would be named again and again. */
+	if (!pick(index, service, READ_ONCE(scratch->slot_hash), in_turn && !(WITH_LIST && service->scheduler), &choice))
 		return 0;
 	WRITE_ONCE(scratch->backend, choice.index);
 	WRITE_ONCE(scratch->identity, choice.identity);

@@ -22,6 +22,7 @@
 #include "maps.h"
 #include "parse.h"
 #include "flow.h"
+#include "room.h"
 
 #if WITH_STATELESS
 /*
@@ -138,9 +139,9 @@ static __always_inline void sweep_note(void *bucket, __u32 index, int wide)
 
 	if (!(READ_ONCE(first->value) & FLOW_SPILLED) || has_spilled(index, wide))
 		return;
-	__sync_fetch_and_and(&first->value, ~FLOW_SPILLED);
+	ORDERED(__sync_fetch_and_and(&first->value, ~FLOW_SPILLED));
 	if (has_spilled(index, wide))
-		__sync_fetch_and_or(&first->value, FLOW_SPILLED);
+		ORDERED(__sync_fetch_and_or(&first->value, FLOW_SPILLED));
 }
 
 /* The verifier must not know which bucket it is, or it would verify each. */

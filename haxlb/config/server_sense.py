@@ -14,7 +14,7 @@ from keepalived_compat.section import Section
 from keepalived_compat.source import Span
 
 MOST_COMPARED = 256
-"""Servers that a scheduler looks at for each new flow (bpf/choose.h)."""
+"""Servers that a scheduler looks at for each new flow (bpf/compare.h)."""
 MOST_IN_TURN = 16384
 """Servers of which each has a turn, or a slot of a ring: as many as there are slots."""
 

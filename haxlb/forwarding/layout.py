@@ -122,8 +122,8 @@ class Sizes:
 
     @property
     def overflow_buckets(self) -> int:
-        """The same of flows whose bucket has no room."""
-        return max(self.flow_buckets // 8, 64)
+        """The same of flows whose bucket has no room; never more, or a bucket would overflow into several."""
+        return max(self.flow_buckets // 8, min(self.flow_buckets, 64))
 
     @property
     def wide_flow_buckets(self) -> int:

@@ -1,4 +1,4 @@
-"""Whom the oracle chooses for a new flow: bpf/choose.h, for clarity and not for speed."""
+"""Whom the oracle chooses for a new flow: bpf/choose.h and compare.h, for clarity and not for speed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Chooser:
         if not in_turn or service.scheduler.hashes or service.scheduler in (Scheduler.RR, Scheduler.WRR):
             return self._pick(service, packet, in_turn=in_turn)
         if service.scheduler is Scheduler.TWOS:
-            return self._of_two(service) or self._pick(service, packet, in_turn=True)
+            return self._of_two(service) or self._pick(service, packet, in_turn=False)
         if service.scheduler not in (Scheduler.LBLC, Scheduler.LBLCR):
             return alive(service, least(service.scheduler, self._candidates(service)))
         return self._by_locality(service, packet, now_s)

@@ -146,6 +146,19 @@ def test_no_flood_gets_into_the_overflow(plane: Plane, crowd: Crowd) -> None:
     expect_exact(plane)
 
 
+@pytest.mark.parametrize("flags", ["R", "FA"])
+def test_what_ends_with_its_first_packet_does_not_get_there_either(plane: Plane, crowd: Crowd, flags: str) -> None:
+    serve(plane)
+    *first, forged, late = crowd(6)
+    for one in first:
+        assert plane.send(tcp(flags, **one)).reason == "unknown_flow"
+    assert plane.send(tcp(flags, **forged)).reason == "table_full"
+    assert ports(plane, "overflow") == set()
+    assert plane.send(tcp(**late)).reason == "new_flow"
+    assert ports(plane, "overflow") == {late["port"]}
+    expect_exact(plane)
+
+
 def test_an_expired_flow_makes_way(plane: Plane, crowd: Crowd) -> None:
     serve(plane)
     old, *others, late = crowd(5)

@@ -51,6 +51,14 @@ def test_full_servers_hide_nobody_whose_turn_is_far_away(plane: Plane, scheduler
     assert set(shares.values()) == {1}
 
 
+def test_chance_names_everybody_while_some_are_full(plane: Plane) -> None:
+    plane.apply(table(limited(1, 1), limited(2, 1), *map(server, (3, 4, 5)), scheduler=Scheduler.TWOS))
+    shares = Counter(opened(plane, 2000, 302))
+    assert (shares.pop(mac(0x101)), shares.pop(mac(0x102))) == (1, 1)
+    assert len(shares) == 3
+    assert min(shares.values()) > 90
+
+
 @pytest.mark.parametrize(("upper", "lower", "opens_with"), [(8, 0, 5), (8, 3, 2), (8, 8, 7), (4, 1, 0), (1, 0, 0)])
 def test_a_full_server_opens_below_its_lower_threshold(plane: Plane, upper: int, lower: int, opens_with: int) -> None:
     """Without one below three quarters of the upper one: with 5 of 8 (6 is not fewer)."""

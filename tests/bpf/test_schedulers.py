@@ -15,6 +15,7 @@ from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import Scheduler
 from tests.bpf.books import counted, expect_books, loads
+from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp
 from tests.bpf.plane import Plane
 from tests.forwarding.tables import mac, server, service, table
@@ -157,3 +158,16 @@ def test_what_nobody_knows_is_placed_by_hash_and_takes_no_turn(plane: Plane, sch
     for number in range(1000, 1020):
         assert plane.expect(SYN.of(*client(number))).reason == "new_flow"
     expect_books(plane)
+
+
+def test_without_room_a_flow_goes_where_the_ring_of_before_sends_its_next_packets(plane: Plane, crowd: Crowd) -> None:
+    """Its SYN, too: while a virtual server that kept no records begins to, unknown packets are of that time."""
+    plane.apply(table(*SERVERS, scheduler=Scheduler.MH))
+    plane.apply(table(*SERVERS, scheduler=Scheduler.RR))
+    *first, a, b, c, d, e, f = crowd(10)
+    for one in first:
+        assert plane.send(tcp(**one)).reason == "new_flow"
+    for one in (a, b, c, d, e, f):
+        answers = [plane.send(tcp(flags, **one)) for flags in ("S", "A")]
+        assert [answer.reason for answer in answers] == ["table_full"] * 2
+        assert answers[0].frame[:6] == answers[1].frame[:6]

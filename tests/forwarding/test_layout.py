@@ -140,7 +140,7 @@ def test_constants(said: dict[str, int]) -> None:
 
 
 def test_times_and_attempts_are_those_of_the_program() -> None:
-    source = "".join((BPF / name).read_text() for name in ("flow.h", "features.h", "choose.h"))
+    source = "".join((BPF / name).read_text() for name in ("flow.h", "room.h", "features.h"))
     defined = dict(re.findall(r"#define (\w+) (\d+)\b", source))
     for name in ("LIFETIME_CLAIMED", "LIFETIME_NEW", "NEW_KEPT", "CLOSING_KEPT", "CLOSING_SURE"):
         assert int(defined[name]) == getattr(layout, name)

@@ -75,9 +75,16 @@ def test_loads_and_cursor_are_where_the_sweeper_looks_for_them(said: dict[str, i
     assert (said["next"], said["expired"]) == (0, 8)
 
 
-@pytest.mark.parametrize("log2", [4, 16, 24])
+@pytest.mark.parametrize("log2", range(4, 25))
 def test_every_table_is_swept_in_whole_runs(said: dict[str, int], log2: int) -> None:
     sizes = Sizes(flow_buckets_log2=log2)
     assert said["buckets"] == SWEEP_BUCKETS
     for buckets in (sizes.flow_buckets, sizes.overflow_buckets, sizes.wide_flow_buckets, sizes.wide_overflow_buckets):
         assert buckets % SWEEP_BUCKETS == 0
+
+
+@pytest.mark.parametrize("log2", range(4, 25))
+def test_what_overflows_a_bucket_is_in_one_of_the_overflow(log2: int) -> None:
+    sizes = Sizes(flow_buckets_log2=log2)
+    assert sizes.flow_buckets % sizes.overflow_buckets == 0
+    assert sizes.wide_flow_buckets % sizes.wide_overflow_buckets == 0
