@@ -180,6 +180,11 @@ static __always_inline int pick(__u32 index, struct service *service, __u32 hash
 	}
 	slot = found[0];
 	found[0] = 0;
+#if !WITH_THRESHOLDS
+	/* So it is nearly always. */
+	if (look_up(first, slot, index, choice))
+		return 1;
+#endif
 #pragma clang loop unroll(disable)
 	for (__u32 attempt = 0; attempt < PICK_ATTEMPTS; attempt++) {
 		struct choice candidate = {};
