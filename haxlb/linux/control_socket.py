@@ -162,7 +162,8 @@ class ControlSocket:
             try:
                 line = await asyncio.wait_for(reader.readline(), IDLE_S)
             except ValueError:  # longer than the limit: where it ends cannot be told
-                await self._put(writer, Answer(ok=False, exit_code=2, message=f"longer than {REQUEST_LIMIT} bytes"))
+                said = f"the request is longer than {REQUEST_LIMIT} bytes"
+                await self._put(writer, Answer(ok=False, exit_code=2, message=said))
                 return
             if not line.endswith(b"\n"):
                 return
