@@ -117,10 +117,9 @@ _INSIDE = "HAXLB_NETWORK_NAMESPACE"
 
 def _serve(given: dict[str, str]) -> None:
     from haxlb.linux.niceness import hurry
-    from haxlb.linux.offspring import Cradle, open_standard_streams, start
+    from haxlb.linux.offspring import Cradle, start
 
     hurry()  # before the imports: on a busy host they take seconds
-    open_standard_streams()
     if not speaks(given):
         from haxlb.cli.keepalived_work import serve
 

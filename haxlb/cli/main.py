@@ -12,6 +12,7 @@ import click
 
 from haxlb import __version__
 from haxlb.cli.guided_group import GuidedGroup
+from haxlb.linux.standard_streams import open_standard_streams
 from haxlb.model.errors import Bug, HaxlbError
 
 COMMANDS = {
@@ -32,9 +33,6 @@ COMMANDS = {
     "vrrp": "haxlb.cli.vrrp:vrrp",
     "weight": "haxlb.cli.live:weight",
 }
-
-
-_STDERR = 2
 
 
 class LazyGroup(GuidedGroup):
@@ -67,7 +65,7 @@ def main() -> None:
 
     Called by the name keepalived it is `haxlb keepalived`: a symbolic link can stand where the other program was.
     """
-    _open_what_is_closed()
+    open_standard_streams()
     arguments = sys.argv[1:]
     if sys.argv[0].rpartition("/")[2] == "keepalived":
         arguments.insert(0, "keepalived")
@@ -91,19 +89,6 @@ def main() -> None:
         click.echo(f"haxlb: the output could not be written: {problem.strerror}", err=True)
         # What is still in the buffer would be tried again, and complained of, at the interpreter's end.
         os._exit(os.EX_IOERR)
-
-
-def _open_what_is_closed() -> None:
-    """Give each standard stream that the caller has closed (`>&-`) to nobody.
-
-    Python has None instead of it, and the first socket or file that is opened would get its descriptor.
-    """
-    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
-        continue
-    os.close(opened)
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _leave(code: int) -> None:

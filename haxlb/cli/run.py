@@ -37,10 +37,9 @@ def run(path: Path, settings: Path, runtime_dir: Path, log_level: str, log_forma
     haxlb runs; 77 a capability is missing.
     """
     from haxlb.linux.niceness import hurry
-    from haxlb.linux.offspring import Cradle, open_standard_streams, start
+    from haxlb.linux.offspring import Cradle, start
 
     hurry()  # before the imports: on a busy host they take seconds
-    open_standard_streams()
     with Cradle(start("speaker")) as cradle:
         from haxlb.daemon.supervisor_ports import RefusedConfig
         from haxlb.linux.supervisor_main import Options, serve

@@ -6,7 +6,6 @@ The speaker has nothing to do before it gets its orders, and ends by itself when
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -105,15 +104,3 @@ def start(name: str, module: str | None = None) -> Offspring:
     finally:
         theirs.close()
     return Offspring(process=process, end=ours, recording=recording)
-
-
-def open_standard_streams() -> None:
-    """Where whoever has started us has closed 0, 1 or 2, nothing else may get that number: a log would go there."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-            os.set_inheritable(number, True)
-    if sys.stderr is None:  # Python's word for it
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the process

@@ -33,7 +33,7 @@ from haxlb.linux.mqtt import Broker
 from haxlb.linux.niceness import SUPERVISOR_NICE
 from haxlb.linux.notify import ScriptRunner
 from haxlb.linux.notify_fifo import NotifyFifos
-from haxlb.linux.offspring import Cradle, open_standard_streams
+from haxlb.linux.offspring import Cradle
 from haxlb.linux.peer_probe import PeerProbe
 from haxlb.linux.realtime import set_nice
 from haxlb.linux.resign import Bequest
@@ -75,7 +75,6 @@ def serve(options: Options, show_report: Callable[[str], None], cradle: Cradle |
 
     `cradle` has the speaker, if it was started before. Raises RefusedConfig, HostError.
     """
-    open_standard_streams()
     source = _config_file(options, colour=sys.stderr.isatty())
     loaded = source.load_now()
     log = Log(options.log_level, options.log_format)
