@@ -183,7 +183,8 @@ def test_whoever_finds_the_speaker_dead_takes_the_entry_out_and_a_reload_and_a_s
 
 def test_a_spare_goes_on_with_the_entry(pair: Pair) -> None:
     one = pair.one
-    eventually(lambda: any(each.name == "spare" and each.pid for each in one.status().processes), "the spare stands by")
+    ready = "the spare has started, and waits"
+    eventually(lambda: any(each.name == "spare" and not each.problem for each in one.status().processes), ready)
     os.kill(one.pid("speaker"), signal.SIGKILL)
     eventually(lambda: "process_died" in one.events(), "it is dead")
     assert taken(one) == entry(one.host)
