@@ -52,7 +52,7 @@ struct endpoint6 {
 #define FRONTEND_ONE_PACKET 0x04 /* every packet is a flow of its own (UDP) */
 #define FRONTEND_PERSISTENT 0x08 /* a client keeps its server for a while */
 #define FRONTEND_SHARED 0x10	 /* this host and the other director are servers of the service themselves */
-#define FRONTEND_NAT 0x20	 /* answers come back through this host */
+#define FRONTEND_LIMITED 0x20	 /* some of its servers have thresholds */
 
 /* Value of `endpoints` and `endpoints6`: which service is offered there. */
 struct frontend {

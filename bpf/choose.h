@@ -13,11 +13,8 @@
  * Slots to look at. A ring is exchanged under us at worst once between two reads of `select`; a server dies at once, while
  * the ring without it takes the writer some milliseconds; and one that is full stays in the ring, be nearly all slots its own.
  */
-#if WITH_THRESHOLDS
 #define PICK_ATTEMPTS 128
-#else
-#define PICK_ATTEMPTS 8
-#endif
+#define FEW_ATTEMPTS 8 /* where no server has thresholds */
 
 struct choice {
 	struct backend *backend;
@@ -157,7 +154,7 @@ static __always_inline __u32 turn_of(__u64 *cursor, __u32 length)
  * Choose a live server by the slots of the generation in force. `in_turn`: a sequence moves on; otherwise, and in a ring
  * always, the choice is a function of `hash`, the packet's. Returns 0 when there is no server.
  */
-static __always_inline int pick(__u32 index, struct service *service, __u32 hash, int in_turn, struct choice *choice)
+static __always_inline int pick(__u32 index, struct service *service, __u32 hash, int in_turn, int limited, struct choice *choice)
 {
 	struct generation *generation = current_of(service, READ_ONCE(service->select));
 	__u32 length = READ_ONCE(generation->length), first = READ_ONCE(generation->first), slot, passed;
@@ -180,16 +177,14 @@ static __always_inline int pick(__u32 index, struct service *service, __u32 hash
 	}
 	slot = found[0];
 	found[0] = 0;
-#if !WITH_THRESHOLDS
 	/* So it is nearly always. */
-	if (look_up(first, slot, index, choice))
+	if (!limited && look_up(first, slot, index, choice))
 		return 1;
-#endif
 #pragma clang loop unroll(disable)
-	for (__u32 attempt = 0; attempt < PICK_ATTEMPTS; attempt++) {
+	for (__u32 attempt = 0; attempt < (limited ? PICK_ATTEMPTS : FEW_ATTEMPTS); attempt++) {
 		struct choice candidate = {};
 
-		if (look_up(first, slot, index, &candidate) && !is_full(&candidate)) {
+		if (look_up(first, slot, index, &candidate) && !(limited && is_full(&candidate))) {
 			found[0] = candidate.index;
 			found[1] = attempt;
 			break;

@@ -77,19 +77,16 @@ static __always_inline void write_down(struct flow *flow, __u64 value, const str
 	is_full(choice);
 }
 
-#if !WITH_THRESHOLDS
 /*
  * What most flows begin with: nothing of it is on record, and a ring or a turn says who gets it. Another part of the program
- * would read all of the packet once more. With thresholds it would be too much for the verifier.
+ * would read all of the packet once more. To look for one among servers with thresholds would be too much for the verifier.
  */
-#define AT_ONCE 1
-
 static __always_inline int begin(struct xdp_md *context, const struct packet *packet, const struct matter *matter,
 				 const struct record *record, struct service *service, enum reason reason)
 {
 	struct choice choice = {};
 
-	if (!pick(matter->frontend.service, service, pick_hash(service, packet, matter->family), reason == REASON_NEW_FLOW,
+	if (!pick(matter->frontend.service, service, pick_hash(service, packet, matter->family), reason == REASON_NEW_FLOW, 0,
 		  &choice)) {
 		if (record->flow)
 			flow_release(record->flow);
@@ -99,9 +96,6 @@ static __always_inline int begin(struct xdp_md *context, const struct packet *pa
 		write_down(record->flow, record->value, packet, &choice, matter->now);
 	return hand_over(context, packet, matter, &choice, reason, record->flow != NULL);
 }
-#else
-#define AT_ONCE 0
-#endif
 
 /*
  * No live server is on record for this packet. Who knows, and if nobody does: is there room to write down who gets it? A
@@ -189,11 +183,9 @@ static __always_inline int decide(struct xdp_md *context, int family, int wide, 
 			}
 #endif
 		}
-#if AT_ONCE
 		if (!wide && !stateless && !scratch->backend && !service->scheduler &&
-		    !(matter.frontend.flags & FRONTEND_PERSISTENT))
+		    !(matter.frontend.flags & (FRONTEND_PERSISTENT | FRONTEND_LIMITED)))
 			return begin(context, &packet, &matter, &record, service, reason);
-#endif
 	}
 	if (record.flow) {
 		void *bucket = bucket_of(matter.identity.hash, record.overflown, wide);
@@ -263,7 +255,8 @@ static __always_inline int settle_choice(struct scratch *scratch, __u32 index, _
 	if (!service || (WITH_LIST && service->scheduler && service->scheduler != SCHEDULER_TWOS && in_turn))
 		return 0;
 	/* Chance is a hash of the cursor: it must not begin anew, or the same two would be named again and again. */
-	if (!pick(index, service, READ_ONCE(scratch->slot_hash), in_turn && !(WITH_LIST && service->scheduler), &choice))
+	if (!pick(index, service, READ_ONCE(scratch->slot_hash), in_turn && !(WITH_LIST && service->scheduler),
+		  WITH_THRESHOLDS, &choice))
 		return 0;
 	WRITE_ONCE(scratch->backend, choice.index);
 	WRITE_ONCE(scratch->identity, choice.identity);

@@ -150,7 +150,8 @@ static __always_inline int of_flow(struct xdp_md *context, const struct packet *
 #if WITH_STATELESS
 	if (matter->frontend.flags & FRONTEND_STATELESS) {
 		if (pick_former(matter->frontend.service, service, packet, matter->family, &choice) ||
-		    pick(matter->frontend.service, service, pick_hash(service, packet, matter->family), 0, &choice))
+		    pick(matter->frontend.service, service, pick_hash(service, packet, matter->family), 0, WITH_THRESHOLDS,
+			 &choice))
 			return hand_over(context, packet, matter, &choice, REASON_ICMP_ERROR, 0);
 		return pass(REASON_OTHER_PROTOCOL);
 	}

@@ -49,8 +49,8 @@ def flags_of(wanted: WantedService, endpoint: Endpoint) -> FrontendFlag:
         flags |= FrontendFlag.PERSISTENT
     if wanted.shared:
         flags |= FrontendFlag.SHARED
-    if any(server.method is ForwardingMethod.NAT for server in wanted.servers):
-        flags |= FrontendFlag.NAT
+    if any(server.upper_threshold for server in wanted.servers):
+        flags |= FrontendFlag.LIMITED
     return flags
 
 

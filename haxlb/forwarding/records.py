@@ -45,7 +45,7 @@ class FrontendFlag(IntFlag):
     ONE_PACKET = 0x04
     PERSISTENT = 0x08
     SHARED = 0x10
-    NAT = 0x20
+    LIMITED = 0x20
 
 
 class GenerationFlag(IntFlag):

@@ -76,7 +76,7 @@ class Site:
     protocol: Protocol
     server: str
     server_port: int
-    flags: FrontendFlag = FrontendFlag.NAT
+    flags: FrontendFlag = FrontendFlag(0)
     method: ForwardingMethod = ForwardingMethod.NAT
 
     @property
@@ -94,12 +94,12 @@ class Site:
 
 WEB = Site(1, "10.0.0.1", 80, Protocol.TCP, "192.168.1.10", 8080)
 DNS = Site(2, "10.0.0.1", 53, Protocol.UDP, "192.168.1.10", 5353)
-ALL = Site(3, "10.0.0.2", 0, Protocol.TCP, "192.168.1.11", 0, FrontendFlag.NAT | FrontendFlag.ANY_PORT)
+ALL = Site(3, "10.0.0.2", 0, Protocol.TCP, "192.168.1.11", 0, FrontendFlag.ANY_PORT)
 TWIN = Site(4, "10.0.0.3", 80, Protocol.TCP, "192.168.1.10", 8080)
 WEB6 = Site(5, "fd00::1", 80, Protocol.TCP, "fd01::10", 8080)
 DNS6 = Site(6, "fd00::1", 53, Protocol.UDP, "fd01::10", 5353)
-ALL6 = Site(7, "fd00::2", 0, Protocol.UDP, "fd01::11", 0, FrontendFlag.NAT | FrontendFlag.ANY_PORT)
-SINGLE = Site(8, "10.0.0.4", 53, Protocol.UDP, "192.168.1.12", 53, FrontendFlag.NAT | FrontendFlag.ONE_PACKET)
+ALL6 = Site(7, "fd00::2", 0, Protocol.UDP, "fd01::11", 0, FrontendFlag.ANY_PORT)
+SINGLE = Site(8, "10.0.0.4", 53, Protocol.UDP, "192.168.1.12", 53, FrontendFlag.ONE_PACKET)
 DIRECT = Site(9, "10.0.0.5", 80, Protocol.TCP, "192.168.1.13", 80, FrontendFlag(0), ForwardingMethod.DR)
 SITES = (WEB, DNS, ALL, TWIN, WEB6, DNS6, ALL6, SINGLE, DIRECT)
 
