@@ -66,6 +66,9 @@ ROUTER_MAC = "02:00:00:00:00:dd"
 REPLIES = 64
 
 
+NO_FLAGS = FrontendFlag(0)
+
+
 @dataclass(frozen=True)
 class Site:
     """One virtual server and its only real server."""
@@ -76,7 +79,7 @@ class Site:
     protocol: Protocol
     server: str
     server_port: int
-    flags: FrontendFlag = FrontendFlag(0)
+    flags: FrontendFlag = NO_FLAGS
     method: ForwardingMethod = ForwardingMethod.NAT
 
     @property
