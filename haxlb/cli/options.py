@@ -79,7 +79,7 @@ def runtime_dir_option(
     """`--runtime-dir`: of a daemon that runs, or is to run."""
     return click.option(
         "--runtime-dir",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=click.Path(path_type=Path, file_okay=False, readable=False),
         default=RUNTIME_DIR,
         show_default=True,
         help=purpose,

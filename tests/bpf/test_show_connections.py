@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -223,3 +224,12 @@ def test_who_is_not_root_is_told_so(runtime: Path) -> None:
     done = show(runtime, "-c", user=65534, group=65534, extra_groups=[])
     assert (done.returncode, done.stdout) == (77, "")
     assert done.stderr == "haxlb: only root may read the flow tables (use sudo)\n"
+
+
+def test_who_is_not_root_is_told_so_whether_the_directory_can_be_seen_or_not() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        hidden = Path(place) / "run"
+        hidden.mkdir(mode=0o700)
+        done = show(hidden, "-c", user=65534, group=65534, extra_groups=[])
+    assert (done.returncode, done.stderr) == (77, "haxlb: only root may read the flow tables (use sudo)\n")
