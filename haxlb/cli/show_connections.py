@@ -65,21 +65,28 @@ def _counted(pieces: Iterator[list[str]], count: int | None) -> Iterator[list[st
 
 def _print(pieces: Iterator[list[str]], stream: BinaryIO, form: Form, *, whole: bool) -> None:
     if form is Form.TABLE:
-        stream.write(("\n".join(header()) + "\n").encode())
+        _write(stream, "\n".join(header()) + "\n")
     elif whole:
-        stream.write(f'{{"schema":"{SCHEMA}","connections":['.encode())
+        _write(stream, f'{{"schema":"{SCHEMA}","connections":[')
     between, end = (",\n", "\n]}\n") if whole and form is Form.JSON else ("\n", "")
     first = True
     for lines in pieces:
         if not lines:
             continue
         if end:
-            stream.write((("\n" if first else between) + between.join(lines)).encode())
+            _write(stream, ("\n" if first else between) + between.join(lines))
         else:
-            stream.write((between.join(lines) + "\n").encode())
+            _write(stream, between.join(lines) + "\n")
         first = False
-    stream.write(end.encode())
+    _write(stream, end)
     stream.flush()
+
+
+def _write(stream: BinaryIO, text: str) -> None:
+    """Raises BrokenPipeError also where the reader goes amid a write: Python then only says that less was written."""
+    data = text.encode()
+    if stream.write(data) < len(data):
+        raise BrokenPipeError
 
 
 def _listed(names: tuple[str, ...]) -> str:

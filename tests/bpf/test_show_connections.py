@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import termios
+from array import array
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -19,10 +22,12 @@ from haxlb.forwarding.records import FrontendFlag, FrontendRecord, pack_endpoint
 from haxlb.linux import bpf
 from haxlb.model.addresses import Endpoint, Protocol
 from tests.bpf.flow_tables import FRONTEND, INCARNATION, ROOT, SERVICE, VIP, FlowTables, flow_tables, now
+from tests.netns.standin import eventually
 
 pytestmark = pytest.mark.bpf
 
 MANY = 3000
+PIPE_BYTES = 65536
 HAXLB = (sys.executable, "-c", "from haxlb.cli.main import main; main()")
 
 
@@ -163,7 +168,15 @@ def test_what_cannot_be_shown_is_said_in_a_line(
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(tables: FlowTables, runtime: Path) -> None:
+def waiting(pipe: int) -> int:
+    """Bytes that nobody has read."""
+    found = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
+
+
+@pytest.mark.parametrize("amid", [False, True], ids=["at once", "amid a write"])
+def test_a_reader_that_has_enough_ends_it_quietly(tables: FlowTables, runtime: Path, *, amid: bool) -> None:
     tables.clear()
     stamp = now()
     for number in range(MANY):
@@ -186,6 +199,8 @@ def test_a_reader_that_has_enough_ends_it_quietly(tables: FlowTables, runtime: P
     )
     os.close(write)
     assert os.read(read, 8) == b"haxlb co"
+    if amid:
+        eventually(lambda: waiting(read) > PIPE_BYTES // 2, "it waits for its reader")
     os.close(read)
     _, said = process.communicate()
     assert said == b""
