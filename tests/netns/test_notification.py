@@ -212,7 +212,7 @@ def test_a_changed_priority_is_a_line_and_a_fact(post: Post, parties: tuple[Part
     tracked = "smtp_alert\n    track_interface {\n        hxup weight -20\n    }"
     director.config.write_text(text.replace("smtp_alert", tracked))
     director.start().becomes(Role.MASTER)
-    eventually(lambda: len(one.lines()) == 2, "MASTER is told")
+    eventually(lambda: len(one.lines()) == 2 and len(one.told()) == 3, "MASTER is told")
     director.host.run("ip", "link", "set", "hxdown", "down")
     eventually(lambda: one.lines()[-1] == 'INSTANCE "VI_2" MASTER_PRIORITY 130', "the line")
     assert len(one.told()) == 3  # no script hears of it
