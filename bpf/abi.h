@@ -274,7 +274,7 @@ struct answer {
 	__u8 zero[3];
 };
 
-#define ANSWER_BITS 4096 /* of `answer_bits` */
+#define ADDRESS_BITS 4096 /* of `answer_bits` and `any_port_bits` */
 
 #define REPLY_ANY_PORT 0x01 /* FRONTEND_ANY_PORT */
 

@@ -8,13 +8,6 @@
 
 #include "flow.h"
 
-static __always_inline __u32 hash_of_server(const __u64 *address, __u16 port, int family)
-{
-	if (family == FAMILY_IPV4)
-		return mix((__u32)address[0], port) & (ANSWER_BITS - 1);
-	return mix(mix_address(port, address), 0) & (ANSWER_BITS - 1);
-}
-
 static __always_inline int may_answer(const struct packet *packet, int family)
 {
 	__u64 *words = element(MAP(answer_bits), 0), address[2];
@@ -22,14 +15,14 @@ static __always_inline int may_answer(const struct packet *packet, int family)
 
 	address[0] = family == FAMILY_IPV4 ? packet->source : packet->address[0];
 	address[1] = family == FAMILY_IPV4 ? 0 : packet->address[1];
-	bit = hash_of_server(address, packet->source_port, family);
+	bit = address_bit(address, packet->source_port, family);
 	return words && READ_ONCE(words[bit / 64]) >> (bit % 64) & 1;
 }
 
 /* It stays when the server goes: its packets then are looked up for nothing. */
 static __always_inline void note_server(const struct answer *answer, int family)
 {
-	__u32 bit = hash_of_server((const __u64 *)answer->server, answer->server_port, family);
+	__u32 bit = address_bit((const __u64 *)answer->server, answer->server_port, family);
 	__u64 *words = element(MAP(answer_bits), 0);
 
 	if (words && !(READ_ONCE(words[bit / 64]) >> (bit % 64) & 1))

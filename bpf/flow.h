@@ -46,6 +46,14 @@ static __always_inline __u32 mix_address(__u32 seed, const __u64 *address)
 	return mix((__u32)address[1] ^ hash, address[1] >> 32);
 }
 
+/* Which of the ADDRESS_BITS bits an address, and a port, have: haxlb/forwarding/hashing.py knows it too. */
+static __always_inline __u32 address_bit(const __u64 *address, __u16 port, int family)
+{
+	if (family == FAMILY_IPV4)
+		return mix((__u32)address[0], port) & (ADDRESS_BITS - 1);
+	return mix(mix_address(port, address), 0) & (ADDRESS_BITS - 1);
+}
+
 static __always_inline __u32 jiffies(void)
 {
 	return bpf_jiffies64();

@@ -38,8 +38,8 @@
 		__uint(map_flags, options);                          \
 	} name SEC(".maps")
 
-struct answer_bits {
-	__u64 words[ANSWER_BITS / 64];
+struct address_bits {
+	__u64 words[ADDRESS_BITS / 64];
 };
 struct verdicts {
 	__u64 packets[REASON_COUNT];
@@ -52,6 +52,7 @@ struct exceptions_element {
 };
 MAP_OF(endpoints, HASH, struct endpoint, struct frontend, FRONTENDS, 0);
 MAP_OF(endpoints6, HASH, struct endpoint6, struct frontend, FRONTENDS, 0);
+MAP_OF(any_port_bits, ARRAY, __u32, struct address_bits, 1, 0);
 MAP_OF(services, ARRAY, __u32, struct service, SERVICES + 1, 0);
 MAP_OF(cursors, ARRAY, __u32, __u64, SERVICES + 1, 0);
 MAP_OF(rings, ARRAY, __u32, struct ring_element, RINGS, BPF_F_MMAPABLE);
@@ -68,7 +69,7 @@ MAP_OF(virtual_macs, HASH, struct virtual_mac, __u32, 1024, 0);
 MAP_OF(devices, DEVMAP_HASH, __u32, __u32, 256, 0);
 MAP_OF(fragments, LRU_HASH, struct datagram, struct fragment, 8192, 0);
 MAP_OF(replies, HASH, struct answer, struct reply, REPLIES, 0);
-MAP_OF(answer_bits, ARRAY, __u32, struct answer_bits, 1, 0);
+MAP_OF(answer_bits, ARRAY, __u32, struct address_bits, 1, 0);
 MAP_OF(reply_fragments, LRU_HASH, struct datagram, struct reply, 4096, 0);
 MAP_OF(localities, LRU_HASH, struct locality, struct locality_servers, 4096, 0);
 MAP_OF(programs, PROG_ARRAY, __u32, __u32, PROGRAMS, 0);

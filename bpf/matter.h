@@ -67,12 +67,35 @@ static __always_inline void write_destination(__u8 *address, const struct packet
 
 #endif
 
+#if WITH_ANY_PORT
+/* Few packets that no endpoint of their port takes are for an address of which all ports are a service's: a bit says so. */
+static __always_inline int may_take_any_port(const struct packet *packet, int family)
+{
+	__u64 *words = element(MAP(any_port_bits), 0);
+	__u32 bit;
+
+#if WITH_IPV6
+	if (family == FAMILY_IPV6) {
+		struct in6_addr address = ((struct ipv6hdr *)packet->ip)->daddr;
+
+		bit = address_bit((const __u64 *)&address, 0, family);
+	} else
+#endif
+	{
+		__u64 address = packet->destination;
+
+		bit = address_bit(&address, 0, family);
+	}
+	return words && READ_ONCE(words[bit / 64]) >> (bit % 64) & 1;
+}
+#endif
+
 static __always_inline struct frontend *frontend_of(const struct packet *packet, int family)
 {
 	struct frontend *frontend = frontend_at(packet, family, packet->destination_port);
 
 #if WITH_ANY_PORT
-	if (!frontend)
+	if (!frontend && may_take_any_port(packet, family))
 		frontend = frontend_at(packet, family, 0);
 #endif
 	return frontend;
@@ -182,9 +205,11 @@ static __always_inline int hand_over(struct xdp_md *context, const struct packet
 static __always_inline int not_a_service(struct xdp_md *context, const struct packet *packet, __u32 offset, int family)
 {
 #if WITH_NAT
-	struct scratch *scratch = element(MAP(scratchpad), 0);
+	if (may_answer(packet, family)) {
+		struct scratch *scratch = element(MAP(scratchpad), 0);
 
-	if (scratch && may_answer(packet, family)) {
+		if (!scratch)
+			return pass(REASON_NO_SERVICE);
 		scratch->offset = offset;
 		scratch->family = family;
 		return go_on(context, PROGRAM_REPLY);

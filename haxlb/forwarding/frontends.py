@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from haxlb.forwarding.hashing import any_port_bit
 from haxlb.forwarding.ledger import Ledger
 from haxlb.forwarding.portless import portless_endpoints
 from haxlb.forwarding.records import (
@@ -23,10 +24,10 @@ from haxlb.forwarding.records import (
     pack_portless,
     pack_withdrawn,
 )
-from haxlb.forwarding.steps import Delete, Step, Write
+from haxlb.forwarding.steps import Delete, Step, Write, write_at
 from haxlb.forwarding.wanted import WantedService, WantedTable
 from haxlb.forwarding.writing import Writing
-from haxlb.model.addresses import Endpoint
+from haxlb.model.addresses import Endpoint, IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.node import ForwardingMethod
 
@@ -126,12 +127,25 @@ class Frontends:
                 self._writing.published.append(step)
 
     def _put(self, steps: list[Step], endpoint: Endpoint, record: FrontendRecord) -> None:
+        if not endpoint.port:
+            self._admit(endpoint.address)
         former = self._ledger.frontends.get(endpoint)
         if former is not None:
             self._ledger.offered[former.service].discard(endpoint)
         self._ledger.frontends[endpoint] = record
         self._ledger.offered.setdefault(record.service, set()).add(endpoint)
         steps.append(Write(endpoints_map(endpoint), pack_endpoint(endpoint), record.pack()))
+
+    def _admit(self, address: IPAddress) -> None:
+        """Have packets look for the endpoint of all ports of this address: none does otherwise.
+
+        The bit stays when the endpoint goes. What it costs then is a look in vain for the few that share it.
+        """
+        at, bit = divmod(any_port_bit(address), 8)
+        bits = self._ledger.any_port_bits
+        if not bits[at] >> bit & 1:
+            bits[at] |= 1 << bit
+            self._writing.prepared.append(write_at("any_port_bits", 0, bytes(bits)))
 
     def _publish(self, service: int, endpoint: Endpoint, flags: FrontendFlag) -> bool:
         ledger = self._ledger

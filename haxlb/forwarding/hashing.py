@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address
 from typing import Final
 
+from haxlb.forwarding.layout import ADDRESS_BITS
 from haxlb.model.addresses import IPAddress
 
 _LONG: Final = 0xFFFFFFFFFFFFFFFF
@@ -50,6 +51,11 @@ def ring_hash(address: IPAddress, port: int | None) -> int:
     if isinstance(address, IPv4Address):
         return mix(int.from_bytes(address.packed, "little"), wire_port)
     return mix(_mix_address(0, address.packed), wire_port)
+
+
+def any_port_bit(address: IPAddress) -> int:
+    """Which bit of `any_port_bits` says that the address has endpoints for all ports."""
+    return ring_hash(address, None) % ADDRESS_BITS
 
 
 def flow_hash(source: IPv4Address, port: int, frontend: int, *, seed: int) -> int:

@@ -15,7 +15,7 @@ from typing import Final
 from haxlb.forwarding.wanted import Tally
 
 ABI_VERSION: Final = 3
-SHAPES_DIGEST: Final = "a023c15d"
+SHAPES_DIGEST: Final = "fe9404a0"
 """`shapes_digest` of bpf/abi.h and bpf/maps.h, which this module says in Python. A test tells the new one."""
 ABI: Final = f"{ABI_VERSION}-{SHAPES_DIGEST}"
 """Names the directory of pins. A process compares its own, which it has had in memory since it began, with that of what
@@ -28,6 +28,8 @@ EXCEPTION_SLOTS: Final = 512
 EXCEPTION_ELEMENTS: Final = RING_SLOTS // EXCEPTION_SLOTS
 FLOW_WAYS: Final = 4
 NEAR_INTERFACES: Final = 64
+ADDRESS_BITS: Final = 4096
+"""Of `answer_bits` and `any_port_bits`."""
 GENERATIONS: Final = 3
 """In use; the record has a fourth, so that two bits are a safe mask."""
 PROGRAMS: Final = (
@@ -170,6 +172,7 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         # Each index once, of an endpoint that is offered or withdrawn, and those without ports.
         shape("endpoints", hashed, 8, 8, 2 * (sizes.frontends + 1)),
         shape("endpoints6", hashed, 20, 8, 2 * (sizes.frontends + 1)),
+        shape("any_port_bits", array, index, ADDRESS_BITS // 8, 1),
         shape("services", array, index, 128, services),
         shape("cursors", array, index, CURSOR.size, services),
         shape("rings", array, index, ELEMENT_BYTES, sizes.rings, mmapable=True),
@@ -186,7 +189,7 @@ def shapes(sizes: Sizes) -> tuple[MapShape, ...]:
         shape("devices", MapKind.DEVMAP_HASH, index, index, 256),
         shape("fragments", MapKind.LRU_HASH, 40, 12, 8192),
         shape("replies", hashed, 40, 56, sizes.replies),
-        shape("answer_bits", array, index, 512, 1),
+        shape("answer_bits", array, index, ADDRESS_BITS // 8, 1),
         shape("reply_fragments", MapKind.LRU_HASH, 40, 56, 4096),
         shape("localities", MapKind.LRU_HASH, 24, 32, 4096),
         shape("scratchpad", percpu, index, 256, 1),

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import filterfalse
 
 from haxlb.forwarding.arena import Arena, Extent
-from haxlb.forwarding.layout import ELEMENT_BYTES, EXCEPTION_BYTES, EXCEPTION_ELEMENTS, Sizes
+from haxlb.forwarding.layout import ADDRESS_BITS, ELEMENT_BYTES, EXCEPTION_BYTES, EXCEPTION_ELEMENTS, Sizes
 from haxlb.forwarding.maglev import Populate, populate
 from haxlb.forwarding.records import BackendRecord, FrontendRecord, Generation, ServiceRecord
 from haxlb.forwarding.ring import Recipe, elements_of
@@ -37,6 +37,7 @@ class Ledger:
         portless: Mapping[Endpoint, FrontendRecord] | None = None,
         services: Mapping[int, ServiceRecord] | None = None,
         backends: Mapping[int, BackendRecord] | None = None,
+        any_port_bits: bytes = bytes(ADDRESS_BITS // 8),
         rings: memoryview,
         exceptions: memoryview,
         populate: Populate = populate,
@@ -49,6 +50,8 @@ class Ledger:
         """The last frontends of endpoints that are not offered any more."""
         self.portless = dict(portless or {})
         """Those of haxlb.forwarding.portless."""
+        self.any_port_bits = bytearray(any_port_bits)
+        """Of the addresses that have endpoints for all ports, or had some."""
         self.services = dict(services or {})
         self.backends = dict(backends or {})
         self._rings = rings

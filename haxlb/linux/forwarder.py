@@ -138,6 +138,7 @@ class Forwarder:
             frontends=found["offered"],
             withdrawn=found["withdrawn"],
             portless=found["portless"],
+            any_port_bits=self._maps.array("any_port_bits")[0],
             services={
                 index: ServiceRecord.unpack(raw) for index, raw in enumerate(self._maps.array("services")) if any(raw)
             },

@@ -44,6 +44,7 @@ from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.node import Scheduler
 from tests.bpf.aging import age_flows
+from tests.bpf.any_port import admit
 
 LOOPBACK = 1
 """Interface index that BPF_PROG_TEST_RUN gives a frame that no context comes with."""
@@ -117,6 +118,7 @@ class HandFilled:
             for place, endpoint in enumerate(service.endpoints):
                 record = FrontendRecord(index=number * 8 + place, service=number, flags=flags_of(service, endpoint))
                 frontends[service.name] = record
+                admit(self.maps, endpoint)
                 self.maps.write(endpoints_map(endpoint), pack_endpoint(endpoint), record.pack())
         for endpoint, service in portless_endpoints(services).items():
             self.maps.write(endpoints_map(endpoint), pack_portless(endpoint), frontends[service.name].pack())

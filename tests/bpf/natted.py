@@ -44,6 +44,7 @@ from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import ForwardingMethod
 from tests.bpf.aging import age_flows
+from tests.bpf.any_port import admit
 
 FEATURES = Features(
     stateless=False,
@@ -231,6 +232,7 @@ class Natted:
         self.maps.write("services", INDEX.pack(number), service.pack())
         endpoint = Endpoint(address=ip_address(site.vip), port=site.port, protocol=site.protocol)
         frontend = FrontendRecord(index=number, service=number, flags=site.flags)
+        admit(self.maps, endpoint)
         self.maps.write(endpoints_map(endpoint), pack_endpoint(endpoint), frontend.pack())
 
     @contextlib.contextmanager

@@ -6,6 +6,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
+from haxlb.forwarding.hashing import any_port_bit
 from haxlb.forwarding.layout import INDEX, pack_virtual_mac
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import LOOPBACK, VIP
@@ -90,6 +91,17 @@ def test_ports_of_an_endpoint_for_all_are_flows_of_their_own(plane: Plane) -> No
         assert plane.expect(frame(Protocol.TCP, SYN, source=CLIENT4, to=VIP, service_port=port)).reason == "new_flow"
     assert len(plane.flows()) == 3
     expect_books(plane)
+
+
+@pytest.mark.parametrize(("source", "to"), FAMILIES, ids=["IPv4", "IPv6"])
+def test_an_address_that_shares_the_bit_of_one_for_all_ports_is_nobodys(
+    plane: Plane, source: IPAddress, to: IPAddress
+) -> None:
+    serve(plane, at(to, Protocol.TCP, 0))
+    others = (to + number for number in range(1, 1 << 20))
+    other = next(each for each in others if any_port_bit(each) == any_port_bit(to))
+    assert plane.expect(frame(Protocol.TCP, SYN, source=source, to=other)).reason == "no_service"
+    assert plane.expect(frame(Protocol.TCP, SYN, source=source, to=to)).reason == "new_flow"
 
 
 def test_an_endpoint_of_its_own_comes_before_that_of_all_ports(plane: Plane) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from haxlb.forwarding import layout
+from haxlb.forwarding.hashing import any_port_bit
 from haxlb.forwarding.layout import INDEX, Sizes
 from haxlb.forwarding.ledger import Ledger
 from haxlb.forwarding.plan import deaths, plan
@@ -96,7 +97,16 @@ class Kernel:
     def check_ledger(self) -> None:
         """What the planner thinks that the maps say is what they say."""
         actual = self.read()
-        for what in ("frontends", "withdrawn", "portless", "services", "backends", "living", "in_transition"):
+        for what in (
+            "frontends",
+            "withdrawn",
+            "portless",
+            "any_port_bits",
+            "services",
+            "backends",
+            "living",
+            "in_transition",
+        ):
             assert getattr(self.ledger, what) == getattr(actual, what), what
         assert self.ledger.service_of == actual.service_of
         assert {k: v for k, v in self.ledger.members.items() if v} == {k: v for k, v in actual.members.items() if v}
@@ -119,11 +129,17 @@ class Kernel:
                 memory[first : first + len(step.content)] = step.content
             case Write():
                 self._check_write(step, packets)
+                if step.map in ("endpoints", "endpoints6") and not (is_withdrawn(step.key) or is_portless(step.key)):
+                    self._check_bit(unpack_endpoint(step.key))
                 self.maps[step.map][step.key] = step.value
                 assert len(self.maps[step.map]) <= self.shapes[step.map].entries
             case Delete():
                 del self.maps[step.map][step.key]
         self.read_by_packets |= packets
+
+    def _check_bit(self, endpoint: Endpoint) -> None:
+        at, bit = divmod(any_port_bit(endpoint.address), 8)
+        assert endpoint.port or self.any_port_bits()[at] >> bit & 1, "no packet looks for this endpoint"
 
     def _check_write(self, step: Write, packets: set[tuple[str, int, int]]) -> None:
         before = self.maps[step.map].get(step.key)
@@ -176,6 +192,7 @@ class Kernel:
             frontends=self.frontends("offered"),
             withdrawn=self.frontends("withdrawn"),
             portless=self.frontends("portless"),
+            any_port_bits=self.any_port_bits(),
             services=self.services(),
             backends=self.backends(),
             rings=memoryview(self.memory["rings"]),
@@ -190,6 +207,9 @@ class Kernel:
                 if kind == what:
                     found[unpack_endpoint(key)] = FrontendRecord.unpack(value)
         return found
+
+    def any_port_bits(self) -> bytes:
+        return self.maps["any_port_bits"].get(INDEX.pack(0), bytes(layout.ADDRESS_BITS // 8))
 
     def services(self) -> dict[int, ServiceRecord]:
         return {INDEX.unpack(key)[0]: ServiceRecord.unpack(raw) for key, raw in self.maps["services"].items()}

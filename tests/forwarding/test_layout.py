@@ -73,7 +73,7 @@ CONSTANTS = {
         name: getattr(layout, name)
         for name in (
             *["ABI_VERSION", "RING_SLOTS", "RING_SLOTS_PER_ELEMENT", "LIST_SERVERS", "EXCEPTION_SLOTS"],
-            *["EXCEPTION_ELEMENTS", "FLOW_WAYS"],
+            *["EXCEPTION_ELEMENTS", "FLOW_WAYS", "ADDRESS_BITS"],
         )
     },
     **{
@@ -172,7 +172,8 @@ def test_sizes(said: dict[str, int]) -> None:
         "devices": (4, 4),
         "fragments": (of["datagram"], of["fragment"]),
         "replies": (of["answer"], of["reply"]),
-        "answer_bits": (4, 4096 // 8),
+        "answer_bits": (4, said["ADDRESS_BITS"] // 8),
+        "any_port_bits": (4, said["ADDRESS_BITS"] // 8),
         "reply_fragments": (of["datagram"], of["reply"]),
         "localities": (of["locality"], of["locality_servers"]),
         "scratchpad": (4, of["scratch"]),

@@ -154,6 +154,28 @@ def test_flags_of_frontends(options: dict[str, Any], flags: FrontendFlag) -> Non
     assert [record.flags for record in kernel.frontends().values()] == [flags]
 
 
+def test_packets_are_told_once_of_an_address_of_which_all_ports_are_a_services() -> None:
+    """That they are told before its endpoint is there, the kernel sees to at every step."""
+    kernel = Kernel()
+    kernel.apply(table(server(1)))
+    assert not any(kernel.any_port_bits())
+    everything = table(server(1), endpoint=replace(WEB, port=0))
+    assert "any_port_bits" in kinds(kernel.apply(everything))
+    told = kernel.any_port_bits()
+    assert told.count(0) == len(told) - 1
+    kernel.restart()
+    kernel.apply(table(server(1)))
+    assert "any_port_bits" not in kinds(kernel.apply(everything))
+    assert kernel.any_port_bits() == told
+    six = replace(
+        everything.services[0],
+        name="six",
+        endpoints=(Endpoint(address=server6(99).address, port=0, protocol=Protocol.TCP),),
+    )
+    kernel.apply(several(*everything.services, replace(six, servers=(server6(1),))))
+    assert kernel.any_port_bits().count(0) == len(told) - 2
+
+
 def test_the_directors_that_serve_themselves_say_so() -> None:
     here = server(1, destination_mac=PEER.source_mac)
     kernel = Kernel()
