@@ -487,6 +487,33 @@ def test_an_interface_that_was_made_anew_gets_the_program_again() -> None:
     assert stage.checker.status(0)[1].swaps == 0
 
 
+def test_pins_that_somebody_removed_are_back_with_the_next_look_and_it_is_said() -> None:
+    stage = running()
+    stage.forwarder.unpinned = ("flows", "parts-1")
+    stage.go(5)
+    (said,) = [fields for _, event, fields in stage.logs if event == "pins_restored"]
+    assert said["pins"] == "flows parts-1"
+    assert said["remedy"]
+    assert stage.calls == [], "nothing is attached anew"
+
+
+def test_pins_that_cannot_be_restored_are_said_once_until_they_can() -> None:
+    stage = running()
+
+    def said() -> list[object]:
+        return [fields["reason"] for _, event, fields in stage.logs if event == "pins_not_restored"]
+
+    stage.forwarder.unpinnable = "read-only"
+    stage.go(20)
+    assert said() == ["read-only"]
+    stage.forwarder.unpinnable = ""
+    stage.go(5)
+    stage.forwarder.unpinnable = "read-only"
+    stage.go(5)
+    assert said() == ["read-only", "read-only"]
+    assert stage.calls == []
+
+
 def test_a_changed_interface_is_told_to_the_forwarder_at_once_although_no_table_changes() -> None:
     stage = running()
     stage.checker.on_interfaces()
