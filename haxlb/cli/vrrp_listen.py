@@ -85,9 +85,12 @@ class _Session:
         if not self._as_json:
             click.echo(f"listening for VRRP on {self._ear.interface}", err=True)
         try:
-            while not self._ended and (end is None or time.monotonic() < end):
+            over = False
+            while not over:
+                # What has arrived is taken before the time is looked at: a process that was stalled hears it, too.
                 self._ear.wait(_TICK_S if end is None else min(_TICK_S, end - time.monotonic()))
                 self._hear()
+                over = self._ended or (end is not None and time.monotonic() >= end)
         except HostError as problem:
             gone = problem
         finally:
