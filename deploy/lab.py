@@ -158,7 +158,7 @@ class Lab:
         return host
 
     def _wait_until_it_forwards(self, port: str) -> None:
-        """The bridge hears by a work queue that both ends are up (net/core/link_watch.c): till then it forwards nothing."""
+        """The bridge hears by a work queue that both ends are up (net/core/link_watch.c); it drops frames till then."""
         deadline = time.monotonic() + _PATIENCE_S
         while "state forwarding" not in self.switch_run("bridge", "link", "show", "dev", port).stdout:
             if time.monotonic() > deadline:
