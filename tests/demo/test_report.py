@@ -60,6 +60,15 @@ def test_what_was_under_way_when_the_event_came_belongs_to_the_event():
     assert (second.requests, second.reasons, second.broken) == (1, {"reset": 1}, 1)
 
 
+def test_on_a_busy_machine_what_was_under_way_may_have_been_so_for_longer():
+    hit = request(700, 1003, "reset")
+    marks = [Mark(name="steady", at_us=0, theory_ms=0), Mark(name="server-down", at_us=1000 * MS, theory_ms=0)]
+    first, second = reports(Journal(requests=(hit,)), marks, 2000 * MS)
+    assert (first.failed, second.failed) == (1, 0)
+    first, second = reports(Journal(requests=(hit,)), marks, 2000 * MS, in_flight_us=500 * MS)
+    assert (first.failed, second.failed) == (0, 1)
+
+
 def test_share_counts_answers_on_new_connections_only():
     journal = Journal(
         requests=(
@@ -132,6 +141,12 @@ def test_server_down_excuses_only_what_went_to_the_dead_server(loss, said):
 def test_power_off_allows_one_gap_of_theory_plus_fifty(loss, said):
     (line,) = shortfalls(all_rows(power_off=row("power-off", theory_ms=3609.4, **loss)), removed_us=0)
     assert said in line
+
+
+def test_a_busy_machine_is_allowed_a_longer_gap():
+    rows = all_rows(power_off=row("power-off", theory_ms=3609.4, gap_ms=5000.0))
+    assert len(shortfalls(rows, removed_us=0)) == 1
+    assert shortfalls(rows, removed_us=0, allowance_ms=2000.0) == []
 
 
 def test_a_phase_that_did_not_take_place_is_named():
