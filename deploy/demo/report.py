@@ -58,34 +58,39 @@ class PhaseReport:
     """When the failed requests started."""
 
 
-def reports(journal: Journal, marks: list[Mark], end_us: int, *, in_flight_us: int = IN_FLIGHT_US) -> list[PhaseReport]:
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """Where a phase begins or the last one ends."""
+
+    at_us: int
+    in_flight_us: int
+    """How long before it what fails after it may have begun to have been hit by it."""
+
+
+def reports(journal: Journal, marks: list[Mark], end_us: int, *, patience_us: int = 0) -> list[PhaseReport]:
     """One report per mark.
 
-    A request belongs to the phase in which it started; but one that was just under way when the next phase began (not
-    longer than `in_flight_us`), and failed then, was hit by the event of that phase and belongs there.
+    A request belongs to the phase in which it started; but one that was just under way when the next phase began, and
+    failed then, was hit by the event of that phase and belongs there. Where that event may fail requests, "just" is
+    `patience_us` longer: an answer may take so long on a busy machine.
     """
     successes = sorted(each.ended_us for each in journal.requests if not each.failed)
-    bounds = [*(mark.at_us for mark in marks), end_us]
-    return [
-        _report(journal, mark, (start, stop), successes, in_flight_us)
-        for mark, (start, stop) in zip(marks, pairwise(bounds), strict=True)
-    ]
+    starts = [_Bound(mark.at_us, IN_FLIGHT_US + (patience_us if mark.theory_ms else 0)) for mark in marks]
+    bounds = [*starts, _Bound(end_us, IN_FLIGHT_US)]
+    return [_report(journal, mark, span, successes) for mark, span in zip(marks, pairwise(bounds), strict=True)]
 
 
-def _report(
-    journal: Journal, mark: Mark, span: tuple[int, int], successes: list[int], in_flight_us: int
-) -> PhaseReport:
-    start, stop = span
-    requests = [each for each in journal.requests if belongs(each, span, in_flight_us if each.failed else 0)]
+def _report(journal: Journal, mark: Mark, span: tuple[_Bound, _Bound], successes: list[int]) -> PhaseReport:
+    requests = [each for each in journal.requests if belongs(each, span, failed=each.failed)]
     failed = [each for each in requests if each.failed]
     answered = Counter(each.server for each in requests if each.kind == NEW and not each.failed)
     total = sum(answered.values())
-    gap = longest_gap(successes, start, stop)
+    gap = longest_gap(successes, span[0].at_us, span[1].at_us)
     return PhaseReport(
         name=mark.name,
         requests=len(requests),
         failed=len(failed),
-        broken=sum(belongs(each, span, in_flight_us) for each in journal.breaks),
+        broken=sum(belongs(each, span, failed=True) for each in journal.breaks),
         gap_ms=round((gap[1] - gap[0]) / 1000, 1),
         theory_ms=mark.theory_ms,
         share={name: round(count / total, 4) for name, count in sorted(answered.items())},
@@ -95,9 +100,11 @@ def _report(
     )
 
 
-def belongs(record: Request | Break, span: tuple[int, int], in_flight_us: int) -> bool:
+def belongs(record: Request | Break, span: tuple[_Bound, _Bound], *, failed: bool) -> bool:
     """Whether a request or a break counts in the phase that lasts from `span[0]` to `span[1]`."""
-    start, stop = (mark - in_flight_us if record.ended_us >= mark else mark for mark in span)
+    start, stop = (
+        bound.at_us - bound.in_flight_us if failed and record.ended_us >= bound.at_us else bound.at_us for bound in span
+    )
     return start <= record.started_us < stop
 
 

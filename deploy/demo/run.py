@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo.records import Request, decode
 from demo.report import (
     GAP_ALLOWANCE_MS,
-    IN_FLIGHT_US,
     Mark,
     PhaseReport,
     as_json,
@@ -105,8 +104,7 @@ class Play:
         load.send_signal(signal.SIGTERM)
         load.wait(timeout=15 + self._patience_s)
         with self.journal.open(encoding="ascii") as lines:
-            in_flight_us = IN_FLIGHT_US + round(self._patience_s * 1_000_000)
-            return reports(decode(lines), self.marks, end_us, in_flight_us=in_flight_us)
+            return reports(decode(lines), self.marks, end_us, patience_us=round(self._patience_s * 1_000_000))
 
     def start(self) -> None:
         """Servers, then directors, until the pair stands."""
