@@ -129,8 +129,11 @@ class Director:
         return next(each.pid for each in status.processes if each.name == name)
 
     def events(self) -> list[str]:
-        lines = (line for line in whole_lines(self.log) if line.startswith("{"))
-        return [json.loads(line)["event"] for line in lines]
+        return [line["event"] for line in self._logged()]
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """What it has logged of this event."""
+        return [line for line in self._logged() if line["event"] == event]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -140,6 +143,9 @@ class Director:
     def close(self) -> None:
         self.host.kill()
         unmount(self.runtime_dir / "bpf")
+
+    def _logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in whole_lines(self.log) if line.startswith("{")]
 
     def _answered(self) -> NodeStatus | None:
         status = self.status()
