@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from ipaddress import ip_address
@@ -146,11 +147,15 @@ def test_a_verdict_on_a_thousand_servers_is_applied_in_under_100_ms() -> None:
     stage.go(12)
     stage.sick[servers[500].checks[0]] = BAD
     applies, slowest = len(stage.forwarder.applied), 0.0
-    while len(stage.forwarder.applied) == applies:
-        assert stage.now_us < seconds(60)
-        begun = time.process_time()
-        stage.go(0.01)
-        slowest = max(slowest, time.process_time() - begun)
+    gc.freeze()  # a collection of what other tests have left is not the checker's
+    try:
+        while len(stage.forwarder.applied) == applies:
+            assert stage.now_us < seconds(60)
+            begun = time.thread_time()
+            stage.go(0.01)
+            slowest = max(slowest, time.thread_time() - begun)
+    finally:
+        gc.unfreeze()
     assert len(stage.serving()) == 999
     # Some ten probes are handled in the same step; the bound holds for all of them together.
     assert slowest < 0.1
