@@ -10,11 +10,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 import types
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import IO, Any, Self
+
+_PATIENCE_S = 60.0
+"""For what takes milliseconds on a machine that has nothing else to do."""
 
 
 def run(*argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -85,7 +89,7 @@ class Host:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
         for process in self.processes:
-            process.wait(timeout=20)
+            process.wait(timeout=_PATIENCE_S)
         self.processes.clear()
 
     def pids(self) -> list[int]:
@@ -141,6 +145,7 @@ class Lab:
         if address:
             host.run("ip", "address", "add", address, "dev", "eth0")
         host.run("ip", "link", "set", "eth0", "up")
+        self._wait_until_it_forwards(port)
         if director:
             self._make_fit_for_xdp_tx(port)
         return host
@@ -151,6 +156,14 @@ class Lab:
         host.sysctl(net__ipv4__conf__all__arp_ignore=1, net__ipv4__conf__all__arp_announce=2)
         host.run("ip", "address", "add", f"{vip}/32", "dev", "lo")
         return host
+
+    def _wait_until_it_forwards(self, port: str) -> None:
+        """The bridge hears by a work queue that both ends are up (net/core/link_watch.c); it drops frames till then."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while "state forwarding" not in self.switch_run("bridge", "link", "show", "dev", port).stdout:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the bridge does not forward to {port} after {_PATIENCE_S:g} s")
+            time.sleep(0.005)
 
     def _make_fit_for_xdp_tx(self, port: str) -> None:
         """XDP_TX out of a veth arrives only where the other end has a program, and checksums must be complete."""

@@ -16,8 +16,10 @@ WAITING = ("netns", "interop")
 SHORT = 2
 NICENESS = os.getpriority(os.PRIO_PROCESS, 0)
 
-# How fast the machine is, and what else it does, decides nothing; what fails can be repeated.
-settings.register_profile("gate", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# How fast the machine is, what else it does, and luck decide nothing: every run tries the same inputs.
+settings.register_profile(
+    "gate", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("gate")
 
 

@@ -4,7 +4,8 @@ Two kinds of traffic: a new connection for each request at a fixed pace, whateve
 long-lived connections that send a request every 100 ms. One thread, non-blocking sockets, standard library only:
 the two cores that it runs on are also the directors' and the servers'.
 
-`python -m demo.load ADDRESS PORT JOURNAL` runs until SIGTERM, then waits for what is under way.
+`python -m demo.load ADDRESS PORT JOURNAL PATIENCE_US` runs until SIGTERM, then waits for what is under way. The
+patience is how much longer than on a machine with nothing else to do an answer may take.
 """
 
 from __future__ import annotations
@@ -204,10 +205,11 @@ class Connection:
 class Load:
     """Both kinds of traffic, until `stop`."""
 
-    def __init__(self, loop: Loop, target: tuple[str, int], journal: TextIO) -> None:
+    def __init__(self, loop: Loop, target: tuple[str, int], journal: TextIO, *, patience_us: int = 0) -> None:
         self._loop = loop
         self._target = target
         self._journal = journal
+        self._patience_us = patience_us
         host = f"Host: {target[0]}\r\n".encode()
         self._new_request = b"GET / HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n"
         self._kept_request = b"GET / HTTP/1.1\r\n" + host + b"\r\n"
@@ -220,7 +222,9 @@ class Load:
         start_us = now_us()
         self._loop.at(start_us, lambda: self._tick(start_us))
         for number in range(KEPT_CONNECTIONS):
-            kept = KeptConnection(self._loop, self._target, self._kept_request, self.write)
+            kept = KeptConnection(
+                self._loop, self._target, self._kept_request, self.write, patience_us=self._patience_us
+            )
             self._kept.append(kept)
             self._loop.at(start_us + number * KEPT_PACE_US // KEPT_CONNECTIONS, kept.open)
         self._flush()
@@ -260,15 +264,24 @@ class Load:
 
         connection = Connection(self._loop, self._target, self._new_request, ended)
         self._under_way.add(connection)
-        connection.open(NEW_TIMEOUT_US)
+        connection.open(NEW_TIMEOUT_US + self._patience_us)
 
 
 class KeptConnection:
     """One long-lived connection; when it is lost, that is written down and another one is opened."""
 
     def __init__(
-        self, loop: Loop, target: tuple[str, int], request: bytes, write: Callable[[Request | Break], None]
+        self,
+        loop: Loop,
+        target: tuple[str, int],
+        request: bytes,
+        write: Callable[[Request | Break], None],
+        *,
+        pace_us: int = KEPT_PACE_US,
+        patience_us: int = 0,
     ) -> None:
+        self._pace_us = pace_us
+        self._patience_us = patience_us
         self._loop = loop
         self._target = target
         self._request = request
@@ -288,7 +301,7 @@ class KeptConnection:
             return
         self._established = False
         self._connection = Connection(self._loop, self._target, self._request, self._ended)
-        self._connection.open(NEW_TIMEOUT_US)
+        self._connection.open(NEW_TIMEOUT_US + self._patience_us)
 
     def stop(self) -> None:
         """Send nothing more; what is under way may end."""
@@ -297,7 +310,7 @@ class KeptConnection:
     def _send(self, connection: Connection | None) -> None:
         # Between two requests the connection may have been lost and replaced.
         if connection is not None and connection is self._connection and not self._stopping:
-            connection.send(KEPT_TIMEOUT_US)
+            connection.send(KEPT_TIMEOUT_US + self._patience_us)
 
     def _ended(self, end: End) -> None:
         if not end.idle:
@@ -305,7 +318,7 @@ class KeptConnection:
         if end.outcome == OK:
             self._established = True
             connection = self._connection
-            self._loop.at(end.started_us + KEPT_PACE_US, lambda: self._send(connection))
+            self._loop.at(end.started_us + self._pace_us, lambda: self._send(connection))
             return
         if self._connection is not None:
             self._connection.close()
@@ -313,7 +326,7 @@ class KeptConnection:
         if self._established:
             self._write(Break(started_us=end.started_us, ended_us=now_us(), outcome=end.outcome))
         self._established = False
-        self._loop.at(now_us() + (0 if end.idle else KEPT_PACE_US), self.open)
+        self._loop.at(now_us() + (0 if end.idle else self._pace_us), self.open)
 
 
 def request_of(kind: str, end: End) -> Request:
@@ -323,13 +336,13 @@ def request_of(kind: str, end: End) -> Request:
 
 def main(arguments: list[str]) -> int:
     """Run until SIGTERM, then until nothing is under way."""
-    address, port, path = arguments
+    address, port, path, patience_us = arguments
     # An instrument that shares two cores with what it measures must not be the last one served.
     os.setpriority(os.PRIO_PROCESS, 0, -10)
     gc.disable()
     with Path(path).open("w", encoding="ascii") as journal:
         loop = Loop()
-        load = Load(loop, (address, int(port)), journal)
+        load = Load(loop, (address, int(port)), journal, patience_us=int(patience_us))
         signal.signal(signal.SIGTERM, lambda *_: load.stop())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         load.start()

@@ -58,27 +58,34 @@ class PhaseReport:
     """When the failed requests started."""
 
 
-def reports(journal: Journal, marks: list[Mark], end_us: int) -> list[PhaseReport]:
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """Where a phase begins or the last one ends."""
+
+    at_us: int
+    in_flight_us: int
+    """How long before it what fails after it may have begun to have been hit by it."""
+
+
+def reports(journal: Journal, marks: list[Mark], end_us: int, *, patience_us: int = 0) -> list[PhaseReport]:
     """One report per mark.
 
     A request belongs to the phase in which it started; but one that was just under way when the next phase began, and
-    failed then, was hit by the event of that phase and belongs there.
+    failed then, was hit by the event of that phase and belongs there. Where that event may fail requests, "just" is
+    `patience_us` longer: an answer may take so long on a busy machine.
     """
     successes = sorted(each.ended_us for each in journal.requests if not each.failed)
-    bounds = [*(mark.at_us for mark in marks), end_us]
-    return [
-        _report(journal, mark, (start, stop), successes)
-        for mark, (start, stop) in zip(marks, pairwise(bounds), strict=True)
-    ]
+    starts = [_Bound(mark.at_us, IN_FLIGHT_US + (patience_us if mark.theory_ms else 0)) for mark in marks]
+    bounds = [*starts, _Bound(end_us, IN_FLIGHT_US)]
+    return [_report(journal, mark, span, successes) for mark, span in zip(marks, pairwise(bounds), strict=True)]
 
 
-def _report(journal: Journal, mark: Mark, span: tuple[int, int], successes: list[int]) -> PhaseReport:
-    start, stop = span
+def _report(journal: Journal, mark: Mark, span: tuple[_Bound, _Bound], successes: list[int]) -> PhaseReport:
     requests = [each for each in journal.requests if belongs(each, span, failed=each.failed)]
     failed = [each for each in requests if each.failed]
     answered = Counter(each.server for each in requests if each.kind == NEW and not each.failed)
     total = sum(answered.values())
-    gap = longest_gap(successes, start, stop)
+    gap = longest_gap(successes, span[0].at_us, span[1].at_us)
     return PhaseReport(
         name=mark.name,
         requests=len(requests),
@@ -93,9 +100,11 @@ def _report(journal: Journal, mark: Mark, span: tuple[int, int], successes: list
     )
 
 
-def belongs(record: Request | Break, span: tuple[int, int], *, failed: bool) -> bool:
+def belongs(record: Request | Break, span: tuple[_Bound, _Bound], *, failed: bool) -> bool:
     """Whether a request or a break counts in the phase that lasts from `span[0]` to `span[1]`."""
-    start, stop = (mark - IN_FLIGHT_US if failed and record.ended_us >= mark else mark for mark in span)
+    start, stop = (
+        bound.at_us - bound.in_flight_us if failed and record.ended_us >= bound.at_us else bound.at_us for bound in span
+    )
     return start <= record.started_us < stop
 
 
@@ -114,11 +123,12 @@ def longest_gap(successes: list[int], start: int, stop: int) -> tuple[int, int]:
     return max(gaps, key=lambda gap: gap[1] - gap[0], default=(start, start))
 
 
-def shortfalls(rows: list[PhaseReport], *, removed_us: int) -> list[str]:
+def shortfalls(rows: list[PhaseReport], *, removed_us: int, allowance_ms: float = GAP_ALLOWANCE_MS) -> list[str]:
     """What was promised and not kept, one line each; empty when all is well.
 
     `removed_us` is when both directors were seen to have taken the killed server out: what failed in that phase was
-    on its way to it, or started after this and has no excuse.
+    on its way to it, or started after this and has no excuse. `allowance_ms` is how much longer than by theory an
+    outage may last.
     """
     lines = [f"{row.name}: no request was made" for row in rows if not row.requests]
     lines += [
@@ -135,7 +145,7 @@ def shortfalls(rows: list[PhaseReport], *, removed_us: int) -> list[str]:
         if row.name == "server-down":
             lines += _server_down(row, removed_us)
         if row.name == "power-off":
-            lines += _power_off(row)
+            lines += _power_off(row, allowance_ms)
     missing = [name for name in PHASES if name not in {row.name for row in rows}]
     return lines + [f"{name}: did not take place" for name in missing]
 
@@ -151,8 +161,8 @@ def _server_down(row: PhaseReport, removed_us: int) -> list[str]:
     return lines
 
 
-def _power_off(row: PhaseReport) -> list[str]:
-    allowed = row.theory_ms + GAP_ALLOWANCE_MS
+def _power_off(row: PhaseReport, allowance_ms: float) -> list[str]:
+    allowed = row.theory_ms + allowance_ms
     lines = [f"{row.name}: a gap of {row.gap_ms} ms, want at most {allowed:.0f} ms"] if row.gap_ms > allowed else []
     outside = sum(each > row.gap_us[1] for each in row.failed_us)
     if outside:

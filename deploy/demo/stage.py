@@ -102,7 +102,7 @@ class WebServer:
                 "nginx", "-p", str(self._directory), "-e", str(self._directory / "error.log"),
                 "-c", str(self._directory / "nginx.conf"), stdout=output, stderr=output,
             )  # fmt: skip
-        wait_for(f"{self.name} listens on port {PORT}", self._listens, 10, every=0.05)
+        wait_for(f"{self.name} listens on port {PORT}", self._listens, 60, every=0.05)
 
     def kill(self) -> None:
         """SIGKILL to nginx and its worker at once; the machine itself, its kernel and its addresses stay."""
@@ -152,7 +152,7 @@ class Director:
         return done
 
     def status(self) -> NodeStatus | None:
-        """`haxlb show --json`; None while the daemon does not answer. Raises NotSeen when it has died."""
+        """`haxlb show --json`; None while one of its processes does not answer. Raises NotSeen when it has died."""
         if self._process is not None and self._process.poll() is not None:
             raise NotSeen(f"{self.name}: haxlb run has ended with exit code {self._process.returncode}\n{self.tail()}")
         done = run(str(HAXLB), "show", "--json", "--runtime-dir", str(self.runtime), check=False)
@@ -162,7 +162,8 @@ class Director:
             status: NodeStatus = from_json(NodeStatus, json.loads(done.stdout))
         except (ValueError, PeerError) as problem:
             raise HostError(f"{self.name}: haxlb show --json: {problem}") from problem
-        return status
+        # Of such a process it would show what was known last.
+        return None if any(each.problem == "did not answer" for each in status.processes) else status
 
     def instance(self) -> InstanceStatus | None:
         """The pair's VRRP instance as this director sees it."""
@@ -257,7 +258,8 @@ class Stage:
 
     def master(self) -> Director:
         """The one director that is MASTER. Raises NotSeen unless there is exactly one."""
-        masters = [each for each in self.directors if each.is_in(Role.MASTER)]
+        statuses = [wait_for(f"{each.name} answers", each.instance, 60) for each in self.directors]
+        masters = [each for each, said in zip(self.directors, statuses, strict=True) if said.role is Role.MASTER]
         if len(masters) != 1:
             raise NotSeen(f"{len(masters)} directors are MASTER, want one")
         return masters[0]

@@ -12,7 +12,7 @@ import click
 
 from haxlb import __version__
 from haxlb.cli.guided_group import GuidedGroup
-from haxlb.linux.standard_streams import open_standard_streams
+from haxlb.linux.standard_streams import open_standard_streams, outlive_readers
 from haxlb.model.errors import Bug, HaxlbError
 
 COMMANDS = {
@@ -66,6 +66,7 @@ def main() -> None:
     Called by the name keepalived it is `haxlb keepalived`: a symbolic link can stand where the other program was.
     """
     open_standard_streams()
+    outlive_readers()
     arguments = sys.argv[1:]
     if sys.argv[0].rpartition("/")[2] == "keepalived":
         arguments.insert(0, "keepalived")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -13,6 +13,7 @@ import click
 from haxlb.forwarding.connection_filter import Asked, Unknown, stateless, wanted
 from haxlb.forwarding.connections import Form, Listing, header
 from haxlb.linux.connections import ConnectionTables, text_of_ipv6
+from haxlb.linux.standard_streams import reader_gone
 from haxlb.model.errors import HaxlbError
 from keepalived_compat.nearest import did_you_mean
 
@@ -32,15 +33,10 @@ def show_connections(runtime_dir: Path, asked: Asked, *, count: int | None, form
         except ValueError as problem:
             raise HaxlbError(f"--client {asked.client}: {problem}", remedy="name an address or a network") from problem
         listing = Listing(book, chosen, form, text_of_ipv6)
-        pieces = _counted(_pieces(tables, listing), count)
-        try:
-            _print(pieces, sys.stdout.buffer, form, whole=whole)
-        except BrokenPipeError:
-            # Whoever reads has enough: `haxlb show -c | head`. The interpreter would complain of it at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return
+        pieces = takewhile(lambda _: not reader_gone(), _counted(_pieces(tables, listing), count))
+        _print(pieces, sys.stdout.buffer, form, whole=whole)
     silent = stateless(book, chosen)
-    if silent:
+    if silent and not reader_gone():
         click.echo(
             f"haxlb: {_listed(silent)}: no flows are on record, the hash of a packet says which server it goes to",
             err=True,
@@ -65,28 +61,21 @@ def _counted(pieces: Iterator[list[str]], count: int | None) -> Iterator[list[st
 
 def _print(pieces: Iterator[list[str]], stream: BinaryIO, form: Form, *, whole: bool) -> None:
     if form is Form.TABLE:
-        _write(stream, "\n".join(header()) + "\n")
+        stream.write(("\n".join(header()) + "\n").encode())
     elif whole:
-        _write(stream, f'{{"schema":"{SCHEMA}","connections":[')
+        stream.write(f'{{"schema":"{SCHEMA}","connections":['.encode())
     between, end = (",\n", "\n]}\n") if whole and form is Form.JSON else ("\n", "")
     first = True
     for lines in pieces:
         if not lines:
             continue
         if end:
-            _write(stream, ("\n" if first else between) + between.join(lines))
+            stream.write((("\n" if first else between) + between.join(lines)).encode())
         else:
-            _write(stream, between.join(lines) + "\n")
+            stream.write((between.join(lines) + "\n").encode())
         first = False
-    _write(stream, end)
+    stream.write(end.encode())
     stream.flush()
-
-
-def _write(stream: BinaryIO, text: str) -> None:
-    """Raises BrokenPipeError also where the reader goes amid a write: Python then only says that less was written."""
-    data = text.encode()
-    if stream.write(data) < len(data):
-        raise BrokenPipeError
 
 
 def _listed(names: tuple[str, ...]) -> str:

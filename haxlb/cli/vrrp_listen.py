@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from haxlb.cli.options import Seconds
+from haxlb.linux.standard_streams import reader_gone
 from haxlb.linux.vrrp_listen import Ear, Frame
 from haxlb.model.errors import HostError
 from haxlb.model.node import SECOND_US
@@ -85,9 +86,12 @@ class _Session:
         if not self._as_json:
             click.echo(f"listening for VRRP on {self._ear.interface}", err=True)
         try:
-            while not self._ended and (end is None or time.monotonic() < end):
+            over = False
+            while not over:
+                # What has arrived is taken before the time is looked at: a process that was stalled hears it, too.
                 self._ear.wait(_TICK_S if end is None else min(_TICK_S, end - time.monotonic()))
                 self._hear()
+                over = self._ended or reader_gone() or (end is not None and time.monotonic() >= end)
         except HostError as problem:
             gone = problem
         finally:

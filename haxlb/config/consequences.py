@@ -17,7 +17,7 @@ from haxlb.config.diff import field_differences, settings_differences, tracked_t
 from haxlb.config.fate import Consequence, Fate
 from haxlb.forwarding.layout import Sizes
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import ForwardingSettings, NodeConfig
+from haxlb.model.node import TABLE_SIZES, ForwardingSettings, NodeConfig
 from haxlb.model.tracking import TrackScript
 
 __all__ = ["Consequence", "Fate", "begins", "consequences"]
@@ -55,7 +55,7 @@ def _refusals(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
                 name="forwarding",
                 fate=Fate.REFUSED,
                 reason=f"{wanted} {what}; the forwarder was made for {room}",
-                effects=("nothing at all changes: restart haxlb instead",),
+                effects=("nothing at all changes: stop haxlb, `haxlb detach`, start it",),
             )
 
 
@@ -143,9 +143,9 @@ def _settings(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:
 def _forwarding(old: ForwardingSettings, new: ForwardingSettings) -> Iterator[str]:
     if old.mode != new.mode:
         yield "mode counts for interfaces that the forwarder is attached to from now on"
-    for name in ("flow_buckets_log2", "max_services"):
+    for name in TABLE_SIZES:
         if getattr(old, name) != getattr(new, name):
-            yield f"{name} counts from the next start on"
+            yield f"{name} counts where the tables are made anew: stop haxlb, `haxlb detach`, start it"
 
 
 _SETTINGS: dict[str, tuple[Fate, tuple[str, ...]]] = {

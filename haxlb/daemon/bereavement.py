@@ -86,7 +86,7 @@ class Bereavement:
         self, masters: tuple[VrrpInstance, ...], statuses: Iterable[InstanceStatus]
     ) -> dict[str, Succession]:
         """By name; a sync group as a whole or not at all."""
-        now = self._world.clock.now()
+        now, wall = self._world.clock.now(), self._world.wall.wall()
         adverts = self._world.children.recorded("speaker")
         numbers = {each.name: number for number, each in enumerate(self._standing.config.instances)}
         known = {each.name: each for each in statuses}
@@ -97,7 +97,7 @@ class Bereavement:
             interval = each.advert_interval_us
             until = last + min(each.down_timer_adverts * interval, interval + LONGEST_US) - MARGIN_US
             if last and status is not None and now + PROMOTION_US < until:
-                since = now - round((self._world.wall.wall() - status.since_at) * SECOND_US)
+                since = now - round((wall - status.since_at) * SECOND_US)
                 found[each.name] = Succession(
                     instance=each.name,
                     until_us=until,

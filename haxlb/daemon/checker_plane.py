@@ -54,6 +54,8 @@ class DataPlane:
         self._swapping = False
         self.swaps = 0
         self.problem = ""
+        self._unpinned = ""
+        """Why what somebody had removed could not be pinned again."""
 
     def want_table(self, table: WantedTable) -> None:
         """These are the services from now on; carried out by `settle`."""
@@ -172,6 +174,33 @@ class DataPlane:
         if missing:
             self._reports.log("warning", "program_missing", interfaces=" ".join(sorted(missing)))
             self._attached = None
+        self._repin()
+
+    def _repin(self) -> None:
+        restored: tuple[str, ...] = ()
+        refusal = ""
+        try:
+            restored = self._forwarder.repin()
+        except HostError as problem:
+            refusal = str(problem)
+        if restored:
+            self._reports.log(
+                "warning",
+                "pins_restored",
+                pins=" ".join(restored),
+                reason="somebody had removed them",
+                consequence="none: they are pinned again",
+                remedy="leave them to haxlb; once it is stopped, `haxlb detach` removes them",
+            )
+        if refusal and refusal != self._unpinned:
+            self._reports.log(
+                "warning",
+                "pins_not_restored",
+                reason=refusal,
+                consequence="the data plane may refuse new flows once the checker ends",
+                remedy="see that the bpffs can be written",
+            )
+        self._unpinned = refusal
 
     def _attach(self, wanted: Attachment, now: int) -> list[str]:
         try:

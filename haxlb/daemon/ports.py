@@ -200,3 +200,7 @@ class ForwarderPort(Protocol):
     def links(self) -> tuple[LinkStatus, ...]:
         """Where the program is attached, and how."""
         ...
+
+    def repin(self) -> tuple[str, ...]:
+        """Pin again what somebody has removed, though it is in use; its names. Raises HostError."""
+        ...

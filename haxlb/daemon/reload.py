@@ -20,7 +20,7 @@ from haxlb.daemon.tracking import anything, tracker_orders
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import NodeConfig, Role
+from haxlb.model.node import TABLE_SIZES, NodeConfig, Role
 
 _REMAKE = "stop haxlb, run `haxlb detach`, start it: tables that are there are kept as large as they are"
 ORDER_PATIENCE_S = 5.0
@@ -39,7 +39,7 @@ class Change:
     summary: str
     """In words."""
     later: tuple[str, ...] = ()
-    """What takes effect only after a restart."""
+    """What takes effect only after a restart, or where something is made anew."""
     lost: tuple[str, ...] = ()
     """Instances and virtual servers that are in force and will not be."""
 
@@ -59,8 +59,13 @@ def compare(old: NodeConfig, new: NodeConfig) -> Change:
     later = []
     if old.node != new.node:
         later.append(f"the node is called {old.node} until haxlb is restarted")
-    if old.forwarding.flow_buckets_log2 != new.forwarding.flow_buckets_log2:
-        later.append("flow_buckets_log2 changes when haxlb is restarted")
+    sizes = [each for each in TABLE_SIZES if getattr(old.forwarding, each) != getattr(new.forwarding, each)]
+    if sizes and old.virtual_servers:
+        # They outlive haxlb, with the flows in them: neither a restart nor a swap makes them anew.
+        later.append(
+            f"{' and '.join(sizes)} {'count' if sizes[1:] else 'counts'} where the tables are made anew: "
+            "stop haxlb, `haxlb detach`, start it"
+        )
     if old.forwarding.mode != new.forwarding.mode:
         # A link keeps its mode; to replace it would be a gap in which packets reach nobody.
         later.append("forwarding.mode counts where the program is attached anew: stop haxlb, `haxlb detach`, start it")

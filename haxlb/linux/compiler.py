@@ -31,6 +31,7 @@ from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import ensure_bpffs
 from haxlb.linux.maps import Maps, create, verify_version
+from haxlb.linux.pins import build_of
 from haxlb.model.errors import HaxlbError, HostError
 
 _ATTACHED: Final = "forward"
@@ -67,10 +68,9 @@ def build(order: Order) -> Path:
         flags = bpf.F_XDP_HAS_FRAGS if order.frags else 0
         code = _compile(maps, parts, order)
         with closing(bpf.prog_load(code.pop(_ATTACHED), name=order.name, flags=flags)) as program:
-            info = bpf.program_info(program)
-            # A name that no other build has had: the tag is that of the first part alone, and a build that took over
-            # the pins of the one that is attached would take its parts away (below) before it takes its place.
-            build = f"{info.tag}-{info.id}"
+            # A name that no other build has had: one that took over the pins of the one that is attached would take its
+            # parts away (below) before it takes its place.
+            build = build_of(bpf.program_info(program))
             pin = directory / f"prog-{build}"
             with closing(bpf.prog_load(code.pop(_SWEEP), name="haxlb_sweep", kind=bpf.PROG_TYPE_SCHED_CLS)) as sweep:
                 for part, instructions in code.items():

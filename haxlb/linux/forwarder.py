@@ -39,6 +39,7 @@ from haxlb.linux.devices import Devices, Log
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maglev_program import Populator
 from haxlb.linux.maps import Maps
+from haxlb.linux.pins import Pins
 from haxlb.linux.replies import forget_replies
 from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
@@ -70,6 +71,7 @@ class Forwarder:
         self._views = {name: self._maps.view(name) for name in ("rings", "exceptions", "loads")}
         self._ledger: Ledger | None = None
         self._devices = Devices(self._maps, log)
+        self._pins = Pins(directory, self._maps)
         self._populator = Populator()
 
     def close(self) -> None:
@@ -77,6 +79,7 @@ class Forwarder:
         self._ledger = None
         self._views.clear()
         self._populator.close()
+        self._pins.close()
         self._maps.close()
 
     def apply(self, wanted: WantedTable) -> None:
@@ -205,10 +208,12 @@ class Forwarder:
                     f"the program {program} reads other tables than this process writes: it is not attached",
                     remedy="`haxlb swap` builds one on the tables that are pinned; else restart haxlb",
                 )
+            self._pins.verify_parts(fd)
             # The MACs first: a program that does not know its own passes everything.
             self._note_own_macs(indices.values())
             for interface, index in indices.items():
                 self._attach(fd, interface, index, mode)
+            self._pins.hold()
         if absent:
             # Nothing is detached: what has another name now may be the one that is missed.
             raise absent[0]
@@ -349,6 +354,10 @@ class Forwarder:
                     )
                 )
         return tuple(found)
+
+    def repin(self) -> tuple[str, ...]:
+        """Pin again what somebody has removed of the tables and of what is attached; its names. Raises HostError."""
+        return self._pins.restore()
 
     def _links(self) -> list[Path]:
         return sorted((self._directory / "links").iterdir(), key=lambda pin: int(pin.name))

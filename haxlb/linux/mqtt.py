@@ -151,7 +151,11 @@ class _Session:
                 async with self._client() as client:
                     retry_s, said, self.state = FIRST_RETRY_S, "", "connected"
                     self._log("info", "mqtt_connected", host=self._settings.host, port=self._settings.port)
-                    await self._converse(client)
+                    try:
+                        await self._converse(client)
+                    except asyncio.CancelledError:
+                        await self._say_offline_at_once(client)
+                        raise
             except (aiomqtt.MqttError, OSError, ValueError) as problem:
                 reason = str(problem) or type(problem).__name__
                 self.state = f"not connected: {reason}"
@@ -165,6 +169,17 @@ class _Session:
             if not self._closing:
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, LONGEST_RETRY_S)
+
+    async def _say_offline_at_once(self, client: aiomqtt.Client) -> None:
+        """We leave before the broker has confirmed all.
+
+        The DISCONNECT that follows makes it discard our will (MQTT 3.1.1 section 3.14.4), and we would be online for
+        ever.
+        """
+        import aiomqtt
+
+        with contextlib.suppress(aiomqtt.MqttError, OSError, ValueError):
+            await client.publish(f"{self._topics.own}/availability", _OFFLINE, qos=1, retain=True, timeout=0)
 
     def _client(self) -> aiomqtt.Client:
         import aiomqtt

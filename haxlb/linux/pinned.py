@@ -77,6 +77,16 @@ class PinnedForwarder:
         """Where the program is attached. Raises HostError."""
         return self._do(lambda forwarder: forwarder.links())
 
+    def repin(self) -> tuple[str, ...]:
+        """Pin again what somebody has removed; its names. Raises HostError."""
+        if self._forwarder is None:
+            return ()
+        try:
+            # Not let go of when it cannot be pinned: then what is open is all that keeps it.
+            return self._forwarder.repin()
+        except OSError as problem:
+            raise HostError(f"cannot look into {self._directory}: {problem.strerror}") from problem
+
     def _do(self, act: Callable[[Forwarder], T]) -> T:
         try:
             if self._forwarder is None:

@@ -20,8 +20,23 @@ async def communicate(
     except BaseException:
         if process.returncode is None:
             process.kill()
-        await process.wait()
+        await _ended(process)
         raise
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Wait for a process that was killed, even when cancelled meanwhile, as asyncio.run does once more at the end.
+
+    Without its end noticed the loop would be closed over it, and asyncio write of that to stderr.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while process.returncode is None:
+        try:
+            await process.wait()
+        except asyncio.CancelledError as problem:
+            cancelled = problem
+    if cancelled is not None:
+        raise cancelled
 
 
 def refuse_killed(code: int | None, what: str) -> None:

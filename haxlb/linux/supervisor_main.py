@@ -77,7 +77,8 @@ def serve(options: Options, show_report: Callable[[str], None], cradle: Cradle |
     """
     source = _config_file(options, colour=sys.stderr.isatty())
     loaded = source.load_now()
-    log = Log(options.log_level, options.log_format)
+    # Which finds out by itself that nobody reads, and counts the lines.
+    log = Log(options.log_level, options.log_format, sys.__stderr__)
     if log.for_people and loaded.report:
         show_report(loaded.report)
     else:

@@ -393,6 +393,10 @@ class ForwardingSettings:
     """Lower bound of the table's size; a configuration with more virtual servers gets a larger one at start."""
 
 
+TABLE_SIZES = ("flow_buckets_log2", "max_services")
+"""Settings of the forwarder that count only where its tables are made."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkDelay:
     """One line of `interface_up_down_delays`."""

@@ -73,6 +73,9 @@ class _World:
     def links(self) -> tuple[LinkStatus, ...]:
         return ()
 
+    def repin(self) -> tuple[str, ...]:
+        return ()
+
     def run(self, queue: str, command: Command) -> None: ...
     def load(self) -> dict[str, bool]:
         return {}

@@ -28,6 +28,7 @@ from haxlb.model.node import Scheduler
 from tests.bpf.frames import tcp
 from tests.bpf.wire import Traffic, Wire
 from tests.forwarding.tables import server, table
+from tests.netns.standin import eventually
 
 pytestmark = [pytest.mark.bpf, pytest.mark.netns]
 
@@ -208,6 +209,46 @@ def test_a_bpffs_that_cannot_be_written(site: Site) -> None:
         assert site.forwards()
     finally:
         subprocess.run(["mount", "-o", "remount,rw", bpffs], check=True)
+
+
+def test_pins_that_somebody_removes_are_pinned_again_and_no_new_flow_is_refused(site: Site) -> None:
+    with site.forwarder() as forwarder:
+        site.wire.inside(lambda: forwarder.attach(site.program, ("near",), "native"))
+        before = {pin.name for pin in site.directory.iterdir()}
+        for pin in site.directory.iterdir():
+            if not pin.is_dir():
+                pin.unlink()
+        assert site.forwards(), "what is attached has lost its parts"
+        restored = site.wire.inside(forwarder.repin)
+        assert set(restored) == before - {"links"}
+        assert site.wire.inside(forwarder.repin) == ()
+    # By their pins alone.
+    assert site.forwards()
+    site.attach()
+    assert site.forwards()
+
+
+def test_one_that_comes_after_the_removal_takes_what_is_attached_in_its_care(site: Site) -> None:
+    site.attach()
+    with site.forwarder() as forwarder:
+        assert site.wire.inside(forwarder.repin) == ()
+        (parts,) = site.directory.glob("parts-*")
+        parts.unlink()
+        assert site.forwards()
+        assert site.wire.inside(forwarder.repin) == (parts.name,)
+
+
+def test_parts_that_were_removed_while_nobody_held_them_are_missed(site: Site) -> None:
+    site.attach()
+    (parts,) = site.directory.glob("parts-*")
+    parts.unlink()
+    # The kernel empties it when it comes to it: by a work queue.
+    eventually(lambda: not site.forwards(), "its parts are gone")
+    with pytest.raises(HostError, match=f"somebody has removed {parts}.* new flows are refused") as caught:
+        site.attach()
+    assert "haxlb swap" in caught.value.remedy
+    site.attach(asyncio.run(compile_forwarder(site.directory, flow_buckets_log2=10, features=FEATURES)))
+    assert site.forwards()
 
 
 def test_a_file_where_the_runtime_directory_should_be(tmp_path: Path) -> None:

@@ -60,6 +60,60 @@ def test_check_whose_output_cannot_be_written_does_not_end_well(tmp_path):
     assert done.stderr == "haxlb: the output could not be written: No space left on device\n"
 
 
+HAXLB = [sys.executable, "-c", "from haxlb.cli.main import main; main()"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["check", "--no-interfaces", "-f", "FILE"], 5),
+        (["check", "--no-interfaces", "--json", "-f", "FILE"], 5),
+        (["config", "show", "-f", "FILE"], None),
+        (["keywords", "--json"], 0),
+        (["keepalived", "-t", "-f", "FILE"], None),
+        (["show", "--json", "--runtime-dir", "DIRECTORY"], 69),
+        (["--help"], 0),
+        (["shwo"], 2),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_is_gone_changes_no_exit_code_and_is_not_complained_of(tmp_path, arguments, code, unbuffered):
+    file = tmp_path / "keepalived.conf"
+    file.write_text("wrod x\n" * 2000)
+    places = {"FILE": str(file), "DIRECTORY": str(tmp_path)}
+    command = [*HAXLB, *(places.get(each, each) for each in arguments)]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    read = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert code in (None, read.returncode)
+    for streams in ("stdout",), ("stdout", "stderr"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            nobody = dict.fromkeys(streams, writer)
+            done = subprocess.run(
+                command,
+                check=False,
+                env=environment,
+                **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **nobody},
+            )
+        finally:
+            os.close(writer)
+        assert done.returncode == read.returncode
+        assert done.stderr in (None, read.stderr)
+
+
+def test_a_reader_that_goes_amid_an_output_changes_nothing(tmp_path):
+    file = tmp_path / "keepalived.conf"
+    file.write_text("wrod x\n" * 5000)
+    with subprocess.Popen([*CHECK, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        # It has more to say than a pipe holds, and has begun.
+        assert process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 5
+
+
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_a_closed_output_is_one_that_nobody_reads(tmp_path, closed):
     file = tmp_path / "keepalived.conf"

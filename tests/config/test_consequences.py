@@ -199,7 +199,11 @@ def test_settings(config):
     )
     assert found["settings", "node"][0] is Fate.DEFERRED
     assert found["settings", "mqtt"][2] == ("the connection to the broker is made anew",)
-    assert len(found["settings", "forwarding"][2]) == 3
+    assert [each.partition(" counts ")[0] for each in found["settings", "forwarding"][2]] == [
+        "mode",
+        "flow_buckets_log2",
+        "max_services",
+    ]
 
 
 def test_more_servers_than_there_is_room_for_are_refused(config):

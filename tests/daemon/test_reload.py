@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from haxlb.daemon.reload import compare
 from haxlb.model.node import ForwardingSettings, MqttSettings, RealServer
 
@@ -47,9 +49,29 @@ def test_words(kit):
 
 
 def test_what_waits_for_a_restart_is_said(kit):
-    old = kit.node()
+    old = kit.node(servers=(kit.virtual_server(),))
     new = replace(old, node="lb9", forwarding=ForwardingSettings(flow_buckets_log2=18, mode="generic"))
     change = compare(old, new)
     assert len(change.later) == 3
     assert "lb1 until haxlb is restarted" in change.later[0]
     assert "forwarding.mode" in change.later[2]
+
+
+@pytest.mark.parametrize(
+    ("forwarding", "said"),
+    [
+        ({"flow_buckets_log2": 18}, "flow_buckets_log2 counts where the tables are made anew: "),
+        ({"max_services": 65}, "max_services counts where the tables are made anew: "),
+        ({"max_services": 9}, "max_services counts where the tables are made anew: "),
+        (
+            {"max_services": 65, "flow_buckets_log2": 18},
+            "flow_buckets_log2 and max_services count where the tables are made anew: ",
+        ),
+    ],
+)
+def test_the_size_of_a_table_waits_until_it_is_made_anew_which_is_said(kit, forwarding, said):
+    old = kit.node(servers=(kit.virtual_server(),))
+    new = replace(old, forwarding=ForwardingSettings(**forwarding))
+    assert compare(old, new).later == (said + "stop haxlb, `haxlb detach`, start it",)
+    # Where there are no tables yet they are made as large as it says.
+    assert compare(replace(old, virtual_servers=()), new).later == ()

@@ -25,7 +25,7 @@ from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
-from haxlb.model.node import MqttSettings, Role, SpeakerSettings
+from haxlb.model.node import ForwardingSettings, MqttSettings, Role, SpeakerSettings
 from haxlb.model.status import PeerStatus
 
 
@@ -461,6 +461,19 @@ def test_the_node_keeps_its_name_until_it_is_restarted(play, kit):
         assert "the node is called lb1 until haxlb is restarted" in answer.message
         assert (await world.supervisor.status()).node == "lb1"
         assert world.messages("checker", ConfigureChecker)[-1].config.node == "lb1"
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
+
+
+def test_a_size_that_waits_for_new_tables_is_part_of_the_answer(play, kit):
+    async def scene(world):
+        larger = ForwardingSettings(max_services=100)
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(),), forwarding=larger))
+        answer = await reload(world)
+        assert answer.ok
+        assert answer.message.endswith(
+            "; max_services counts where the tables are made anew: stop haxlb, `haxlb detach`, start it"
+        )
 
     play(scene, kit.node(servers=(kit.virtual_server(),)))
 

@@ -60,7 +60,10 @@ def run_until(loop: Loop, fact: Callable[[], bool]) -> None:
         loop.turn()
 
 
-def ask_once(loop: Loop, target: tuple[str, int], timeout_us: int = 5_000_000) -> list:
+PATIENCE_US = 60_000_000
+
+
+def ask_once(loop: Loop, target: tuple[str, int], timeout_us: int = PATIENCE_US) -> list:
     ends: list = []
     connection = Connection(loop, target, b"GET / HTTP/1.1\r\n\r\n", ends.append)
     connection.open(timeout_us)
@@ -99,9 +102,10 @@ def test_outcome_of_one_request(loop, answer, outcome, server):
 
 
 def test_refused(loop):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        target = listener.getsockname()
-    (end,) = ask_once(loop, target)
+    # Bound, so that nobody else gets the port meanwhile, but not listening.
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        (end,) = ask_once(loop, nobody.getsockname())
     assert end.outcome == "refused"
 
 
@@ -110,10 +114,16 @@ def test_no_answer_in_time(loop):
     assert end.outcome == "timeout"
 
 
+def keep(loop: Loop, target: tuple[str, int], records: list[Request | Break], pace_us: int = 100_000) -> None:
+    """Open a long-lived connection there."""
+    request = b"GET / HTTP/1.1\r\n\r\n"
+    KeptConnection(loop, target, request, records.append, pace_us=pace_us, patience_us=PATIENCE_US).open()
+
+
 def test_a_lost_long_lived_connection_is_one_break_and_is_opened_again(loop):
     server = Server(loop, lambda connection, request: None if (connection, request) == (1, 2) else ANSWER)
     records: list[Request | Break] = []
-    KeptConnection(loop, server.target, b"GET / HTTP/1.1\r\n\r\n", records.append).open()
+    keep(loop, server.target, records)
     run_until(loop, lambda: len(records) >= 4)
     kinds = [each.outcome if isinstance(each, Request) else f"break: {each.outcome}" for each in records]
     assert kinds == ["ok", "closed", "break: closed", "ok"]
@@ -124,7 +134,8 @@ def test_a_lost_long_lived_connection_is_one_break_and_is_opened_again(loop):
 def test_a_long_lived_connection_lost_while_idle_fails_no_request(loop):
     server = Server(loop, lambda *_: ANSWER)
     records: list[Request | Break] = []
-    KeptConnection(loop, server.target, b"GET / HTTP/1.1\r\n\r\n", records.append).open()
+    # With a next request that is far away.
+    keep(loop, server.target, records, pace_us=PATIENCE_US)
     run_until(loop, lambda: len(records) == 1)
     loop.selector.unregister(server.sockets[1])
     server.sockets[1].close()
@@ -135,17 +146,20 @@ def test_a_long_lived_connection_lost_while_idle_fails_no_request(loop):
 
 def test_a_connection_that_never_answered_does_not_count_as_broken(loop):
     records: list[Request | Break] = []
-    target = Server(loop, lambda *_: None).target
-    KeptConnection(loop, target, b"GET / HTTP/1.1\r\n\r\n", records.append).open()
+    keep(loop, Server(loop, lambda *_: None).target, records)
     run_until(loop, lambda: len(records) == 2)
     assert [(type(each), each.outcome) for each in records] == [(Request, "closed")] * 2
 
 
 def test_load_writes_both_kinds_and_ends_when_nothing_is_under_way(loop):
     journal = io.StringIO()
-    load = Load(loop, Server(loop, lambda *_: ANSWER).target, journal)
+    load = Load(loop, Server(loop, lambda *_: ANSWER).target, journal, patience_us=PATIENCE_US)
     load.start()
-    run_until(loop, lambda: journal.getvalue().count("\n") >= 60)
+
+    def kinds() -> set[str]:
+        return {each.kind for each in decode(journal.getvalue().splitlines(keepends=True)).requests}
+
+    run_until(loop, lambda: journal.getvalue().count("\n") >= 60 and kinds() == {NEW, KEPT})
     load.stop()
     run_until(loop, lambda: load.done)
     seen = decode(journal.getvalue().splitlines(keepends=True))

@@ -60,6 +60,23 @@ def test_what_was_under_way_when_the_event_came_belongs_to_the_event():
     assert (second.requests, second.reasons, second.broken) == (1, {"reset": 1}, 1)
 
 
+def test_on_a_busy_machine_what_was_under_way_when_something_broke_may_have_been_so_for_longer():
+    hit, lost = request(700, 1003, "reset"), request(1700, 2003, "reset")
+    marks = [
+        Mark(name="steady", at_us=0, theory_ms=0),
+        Mark(name="power-off", at_us=1000 * MS, theory_ms=3609.4),
+        Mark(name="master-back", at_us=2000 * MS, theory_ms=0),
+    ]
+
+    def failed(patience_us: int) -> list[int]:
+        rows = reports(Journal(requests=(hit, lost)), marks, 3000 * MS, patience_us=patience_us)
+        return [row.failed for row in rows]
+
+    assert failed(0) == [1, 1, 0]
+    # Of what breaks nothing it is no excuse.
+    assert failed(500 * MS) == [0, 2, 0]
+
+
 def test_share_counts_answers_on_new_connections_only():
     journal = Journal(
         requests=(
@@ -132,6 +149,12 @@ def test_server_down_excuses_only_what_went_to_the_dead_server(loss, said):
 def test_power_off_allows_one_gap_of_theory_plus_fifty(loss, said):
     (line,) = shortfalls(all_rows(power_off=row("power-off", theory_ms=3609.4, **loss)), removed_us=0)
     assert said in line
+
+
+def test_a_busy_machine_is_allowed_a_longer_gap():
+    rows = all_rows(power_off=row("power-off", theory_ms=3609.4, gap_ms=5000.0))
+    assert len(shortfalls(rows, removed_us=0)) == 1
+    assert shortfalls(rows, removed_us=0, allowance_ms=2000.0) == []
 
 
 def test_a_phase_that_did_not_take_place_is_named():

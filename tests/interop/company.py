@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,7 +80,10 @@ class Company:
         return self._directors[number - 1]
 
     def start(self, number: int) -> None:
-        self._director(number).host.plug()
+        host = self._director(number).host
+        host.plug()
+        # The kernel tells of a carrier a moment later: a keepalived that starts before has no BACKUP (init) to log.
+        eventually(lambda: "state UP" in host.run("ip", "link", "show", "eth0").stdout, f"d{number} has its link")
         self._director(number).start(configuration(self._routers, number, len(self._directors)))
         self._running.add(number)
 
@@ -119,7 +123,8 @@ class Company:
             ]
 
         self._until(unheard, f"{when}: the master alone speaks")
-        assert wrong() == [], f"{when}: it does not last"
+        later = wrong()
+        assert later == [], f"{when}: it does not last: {later}"
         for number in self._running:
             refused = self._director(number).refused()
             for router in (each for each in self._routers if each.interval_ms):  # counted, accepted and learned
@@ -143,11 +148,19 @@ class Company:
             yield from (each for each in adverts(ear.frames(since)) if each.vrid in here)
 
     def _client_is_told(self, when: str, routers: list[Router]) -> None:
-        frames = self._client_ear.frames(self._settled_ns)
+        wanted = {each: each.virtual_mac or self._director(self._masters[each.vrid]).host.mac() for each in routers}
+
+        def untold() -> list[str]:
+            # The adverts were heard by other ears than the client's.
+            frames = self._client_ear.frames(self._settled_ns)
+            return [
+                f"{each.name}: {announced(frames, each.vip)}"
+                for each, mac in wanted.items()
+                if mac not in announced(frames, each.vip)
+            ]
+
+        self._until(untold, f"{when}: the client is told")
         self._settled_ns = time.time_ns()
-        for each in routers:
-            mac = each.virtual_mac or self._director(self._masters[each.vrid]).host.mac()
-            assert mac in announced(frames, each.vip), f"{when}: {each.name} is announced"
 
     def _virtual_macs_stay(self, when: str) -> None:
         """The client reaches each VIP by the same virtual MAC, and the switch knows the port."""
@@ -181,8 +194,15 @@ class Company:
         self._until(astray, f"{when}: virtual MACs")
 
     def took_its_time(self, since: int, last_priority: int, masters: dict[Router, int]) -> None:
-        """d2 waited from the last word of d1 for what the RFCs want, for each of the routers that d1 had."""
+        """d2 waited from the last word of d1 for what the RFCs want, for each of the routers that d1 had.
+
+        Time in which d2 was kept from running is not its own. It is told by the adverts of a router that it has had all
+        the while, by the same process: they are late by as much.
+        """
         heard = [each for (number, _), ear in self._ears.items() if number == 2 for each in adverts(ear.frames(since))]
+        usual_ms, vrid = min((each.advert_interval_ms(2), each.vrid) for each, master in masters.items() if master == 2)
+        beats = [each.at_ns for each in heard if each.vrid == vrid and each.priority == PRIORITIES[2]]
+        late = [(one, two, max(0.0, (two - one) / 1e6 - usual_ms)) for one, two in itertools.pairwise(beats)]
         for router in (each for each, master in masters.items() if master == 1 and not each.group):
             of_it = [each for each in heard if each.vrid == router.vrid]
             last = [each for each in of_it if each.priority == last_priority][-1]
@@ -190,12 +210,15 @@ class Company:
             learned_ms = router.advert_interval_ms(2 if router.version == 2 else 1)
             theory_ms = router.skew_ms(2, learned_ms=learned_ms) + 3 * learned_ms * (last_priority > 0)
             took_ms = (first.at_ns - last.at_ns) / 1e6
-            assert theory_ms - 2 <= took_ms <= theory_ms + 1000, router
+            stalled_ms = sum(ms for one, two, ms in late if two > last.at_ns and one < first.at_ns)
+            assert theory_ms - 2 <= took_ms <= theory_ms + 1000 + stalled_ms, (router, took_ms, stalled_ms)
 
     def has_no_complaints(self) -> None:
         """Neither of the directors nor of tshark."""
         for each in self._directors:
-            assert each.complaints() == []
+            complaints = each.complaints()
+            assert complaints == [], f"d{each.number}: {complaints}"
         heard = [each for ear in self._ears.values() for each in adverts(ear.frames())]
         assert {each.vrid for each in heard} == {each.vrid for each in self._routers}
-        assert complaints_of_tshark(heard, self._directory / "adverts.pcap") == []
+        complaints = complaints_of_tshark(heard, self._directory / "adverts.pcap")
+        assert complaints == [], complaints[0]

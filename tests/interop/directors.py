@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from lab import Host, run
 
-from tests.netns.standin import eventually
+from tests.netns.standin import eventually, whole_lines
 
 HAXLB = Path(sys.executable).with_name("haxlb")
 _COMPLAINTS = ("mismatch", "nvalid", "checksum", "bogus", "expected", "rror", "differ", "discard", "nable", "ailed")
@@ -69,7 +69,10 @@ class Own:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        eventually(lambda: any(each.startswith("fe80") for _, each, _ in self._addresses()), "a link-local address")
+        eventually(
+            lambda: {link for link, each, _ in self._addresses() if each.startswith("fe80")} >= {"eth0", "eth1"},
+            "link-local addresses",
+        )
         self._before = self._addresses()
 
     def power_failure(self) -> None:
@@ -204,7 +207,7 @@ class Haxlb:
         return {name: each["adverts_rejected"] for name, each in self.instances().items() if each["adverts_rejected"]}
 
     def complaints(self) -> list[str]:
-        lines = self._log.text().splitlines()
+        lines = whole_lines(self._log.path)
         # All that is logged is JSON; anything else is somebody's complaint on stderr.
         return [
             line

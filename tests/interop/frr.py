@@ -69,7 +69,7 @@ class Frr:
                     stderr=log,
                 )
                 self._processes.append(process)
-                eventually(socket.exists, f"{daemon} answers, see {self._directory}/log", 20)
+                eventually(socket.exists, f"{daemon} answers, see {self._directory}/log")
 
     def stop(self) -> None:
         """In order: vrrpd resigns."""

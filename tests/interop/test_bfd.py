@@ -1,7 +1,8 @@
 """BFD sessions between haxlb and FRR's bfdd, and between haxlb and Debian's keepalived.
 
-Nothing here measures time: detection times are long enough for a busy machine, and who went Down why is told by the
-reasons and by the packets on the wire, in their order.
+Nothing here measures time: detection times are longer than either side is ever kept from running on a busy machine
+(ours runs in this very process), and who went Down why is told by the reasons and by the packets on the wire, in their
+order.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ pytestmark = pytest.mark.interop
 
 OURS, THEIRS = ADDRESSES[4]
 SESSION = BfdSession(
-    name="peer", neighbor=THEIRS, source=OURS, min_rx_us=30_000, min_tx_us=30_000, idle_tx_us=1_000_000, multiplier=20
+    name="peer", neighbor=THEIRS, source=OURS, min_rx_us=30_000, min_tx_us=30_000, idle_tx_us=1_000_000, multiplier=250
 )
-SAME: dict[str, Any] = {"interval_ms": 30, "multiplier": 20}
+SAME: dict[str, Any] = {"interval_ms": 30, "multiplier": 250}
+DETECTION_US = 7_500_000
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +93,10 @@ def test_both_come_up_and_stay(host: Host, peer: Peer, passive: str) -> None:
             since = await settled(ear)
             await until(lambda: len(ear.of(OURS, since)) > 30 and len(ear.of(THEIRS, since)) > 30, "thirty packets")
             assert {each.packet.state for each in ear.heard[since:]} == {State.UP}
+            await until(lambda: ours.sessions[0].detection_time_us == DETECTION_US, "the intervals have settled")
+            assert ours.states()[-1] is State.UP
+            assert State.DOWN not in ours.states()
             assert ours.sessions[0].counters.refused == {}
-            assert ours.sessions[0].detection_time_us == 600_000
             if passive:
                 speaker = THEIRS if passive == "ours" else OURS
                 assert ear.heard[0].source == speaker
@@ -105,11 +109,11 @@ def test_the_death_of_the_peer_is_noticed_by_silence(host: Host, peer: Peer) -> 
         peer.start(**SAME)
         with BfdEar(host) as ear, Director(host, SESSION) as ours:
             await both_up(ours, peer)
-            await until(lambda: ours.sessions[0].detection_time_us == 600_000, "the intervals have settled")
+            await until(lambda: ours.sessions[0].detection_time_us == DETECTION_US, "the intervals have settled")
             former = ours.sessions[0].remote.discriminator
             peer.kill()
             await until(lambda: State.DOWN in ours.states(), "Down")
-            assert ours.reasons()[-1] == "nothing heard of the neighbour for 600 ms"
+            assert ours.reasons()[-1] == "nothing heard of the neighbour for 7500 ms"
             assert ours.results[-1].value == 0
             assert ear.of(THEIRS)[-1].packet.state is State.UP, "it did not say goodbye"
             peer.start(**SAME)
@@ -146,7 +150,6 @@ def test_our_own_death_is_noticed_by_the_peer(host: Host, peer: Peer) -> None:
             await until(lambda: len(ear.of(OURS, since)) > 10, "the peer knows our interval")
             ours.vanish()
             await until(lambda: not peer.says_up(), "the peer is Down")
-            downs = [each.packet for each in ear.of(THEIRS) if each.packet.state is State.DOWN]
             await until(lambda: ear.of(THEIRS)[-1].packet.state is State.DOWN, "the peer says Down")
             downs = [each.packet for each in ear.of(THEIRS) if each.packet.state is State.DOWN]
             assert downs[-1].diagnostic == Diagnostic.DETECTION_TIME_EXPIRED
@@ -205,8 +208,8 @@ def test_intervals_that_frr_changes(host: Host, frr: Frr) -> None:
         with Director(host, SESSION) as ours:
             await both_up(ours, frr)
             for interval in (150, 40):
-                frr.change(interval_ms=interval, multiplier=15)
-                wanted = 15 * interval * 1000
+                frr.change(interval_ms=interval, multiplier=190)
+                wanted = 190 * interval * 1000
                 await until(lambda: ours.sessions[0].detection_time_us == wanted, "the new detection time")  # noqa: B023
                 await until(lambda: ours.sessions[0].transmit_interval_us == interval * 1000, "the interval")  # noqa: B023
             assert State.DOWN not in ours.states()
@@ -220,8 +223,8 @@ def test_intervals_that_keepalived_changes(host: Host, keepalived: Keepalived) -
         keepalived.start(**SAME)
         with Director(host, SESSION) as ours:
             await both_up(ours, keepalived)
-            keepalived.change(interval_ms=150, multiplier=15)
-            await until(lambda: ours.sessions[0].detection_time_us == 15 * 150_000, "the new detection time")
+            keepalived.change(interval_ms=150, multiplier=190)
+            await until(lambda: ours.sessions[0].detection_time_us == 190 * 150_000, "the new detection time")
             await until(lambda: ours.sessions[0].transmit_interval_us == 150_000, "the interval")
             await both_up(ours, keepalived)
 

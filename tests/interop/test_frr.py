@@ -121,14 +121,28 @@ class Meeting:
 
     def _client_reaches(self, when: str, port: str) -> None:
         """The client's entries name the virtual MAC, and the switch knows where that is."""
-        for vip in VIPS.values():
+        for family, vip in VIPS.items():
             address = vip.partition("/")[0]
-            self._client.run("ping", "-c", "1", "-W", "2", address)
+
+            def answers(address: str = address) -> bool:
+                return self._client.run("ping", "-c", "1", "-W", "2", address, check=False).returncode == 0
+
+            eventually(answers, f"{when}: {vip} answers")
             entry = self._client.run("ip", "neigh", "show", address).stdout
-            assert MACS[6 if ":" in address else 4] in entry, f"{when}: {entry}"
-        table = self._lab.switch_run("bridge", "fdb", "show", "br", "br0").stdout
-        for mac in MACS.values():
-            assert f"{mac} dev {port} " in table, when
+            assert MACS[family] in entry, f"{when}: {entry}"
+
+        def table() -> str:
+            return self._lab.switch_run("bridge", "fdb", "show", "br", "br0").stdout
+
+        def at_port() -> bool:
+            # One that has not run for a while may hold itself for Master, and speak once more, before it listens.
+            known = table()
+            return all(f"{mac} dev {port} " in known for mac in MACS.values())
+
+        try:
+            eventually(at_port, f"{when}: the switch knows {port}")
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}: {table()}") from None
 
 
 def live(lab: Lab, directory: Path, *, haxlb_first: bool) -> None:

@@ -108,11 +108,23 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
+def link_local(host: Host) -> str:
+    """From which IPv6 adverts are sent."""
+
+    def found() -> list[str]:
+        (link,) = json.loads(host.run("ip", "-j", "-6", "address", "show", "dev", "eth0", "scope", "link").stdout)
+        return [each["local"] for each in link.get("addr_info", []) if not each.get("tentative")]
+
+    return eventually(found, "a link-local address")[0]
+
+
 def start(host: Host, directory: Path) -> subprocess.Popen[Any]:
     conf = directory / f"{host.name}.conf"
     conf.write_text(configuration(host.name))
     pids = [word for flag in "prc" for word in (f"-{flag}", str(directory / f"{host.name}.{flag}"))]
-    words = ("keepalived", "--dont-fork", "--log-console", "--no-syslog", "--vrrp", "-f", str(conf), *pids)
+    # Real-time: on a busy machine a BACKUP of adverts every 100 ms would take over, and be a second master indeed.
+    daemon = ("chrt", "--rr", "1", "keepalived")
+    words = (*daemon, "--dont-fork", "--log-console", "--no-syslog", "--vrrp", "-f", str(conf), *pids)
     with (directory / f"{host.name}.log").open("wb") as log:
         return host.start(*words, stdout=log, stderr=log)
 
@@ -122,9 +134,13 @@ def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp
     dumpcap = lab.hosts["cl"].start("dumpcap", "-q", "-i", "eth0", "-w", str(capture), stderr=subprocess.PIPE)
     assert dumpcap.stderr is not None
     assert b"Capturing on" in dumpcap.stderr.readline()
-    directors = {name: start(lab.hosts[name], tmp_path) for name in ("d1", "d2")}
     on_d1 = Listening(lab.hosts["d1"], tmp_path / "d1.out")
     beside = Listening(lab.hosts["cl"], tmp_path / "cl.out")
+    first = start(lab.hosts["d1"], tmp_path)
+    # The healthy ones have one master from the beginning: the second comes when the first speaks.
+    healthy = {(HEALTHY, "10.9.0.1"), (HEALTHY6, link_local(lab.hosts["d1"]))}
+    eventually(lambda: healthy <= on_d1.spoken() & beside.spoken(), "the healthy ones are heard")
+    start(lab.hosts["d2"], tmp_path)
     about = {vrid: row[0] for vrid, row in DIFFERENT.items()}
 
     def all_found() -> bool:
@@ -136,19 +152,20 @@ def test_every_disagreement_is_found_and_a_healthy_router_has_none(lab: Lab, tmp
         )
 
     try:
-        eventually(all_found, "all are found", 20)
+        eventually(all_found, "all are found")
     except AssertionError:
         pytest.fail(f"of {about} there were {on_d1.disagreements()}")
-    eventually(lambda: (HEALTHY, "10.9.0.1") in beside.spoken(), "the healthy ones were heard")
+    passing_by = {(14, "10.9.0.1"), (15, "10.9.0.1")}
+    eventually(lambda: passing_by <= beside.spoken(), "those with authentication were heard")
     done = lab.hosts["cl"].run(
         str(HAXLB), "vrrp", "listen", "eth0", "--vrid", str(HEALTHY), "--seconds", "1", check=False
     )
     assert done.returncode == 0, done.stdout
     assert "no disagreement" in done.stdout
 
-    directors["d1"].send_signal(signal.SIGTERM)
-    directors["d1"].wait(timeout=60)
-    eventually(lambda: (HEALTHY, "10.9.0.2") in beside.spoken(), "d2 took over")
+    first.send_signal(signal.SIGTERM)
+    first.wait(timeout=60)
+    eventually(lambda: (HEALTHY, "10.9.0.2") in on_d1.spoken() & beside.spoken(), "d2 took over")
     summaries = {name: each.end() for name, each in (("d1", on_d1), ("cl", beside))}
     for name, each in (("d1", on_d1), ("cl", beside)):
         assert each.process.returncode == 1, name

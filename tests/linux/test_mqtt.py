@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from haxlb.linux import mqtt
 from haxlb.linux.mqtt import MOST_CLAIMS, Broker, Others
 from haxlb.linux.mqtt_outbox import MOST_EVENTS, Outbox, Topics, level
 from haxlb.model.facts import AlarmCleared, AlarmRaised, BackendChanged, PeerClaimed, RoleChanged
@@ -304,11 +305,10 @@ class Mosquitto:
     """A broker of the test's own on loopback."""
 
     def __init__(self, directory: Path, *, password: bool = False) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = 0
+        """Its own from the first start on."""
         self._config = directory / "mosquitto.conf"
-        lines = [f"listener {self.port} 127.0.0.1", "persistence false", "log_dest none"]
+        lines = ["persistence false", "log_dest none"]
         if password:
             users = directory / "users"
             users.touch(mode=0o600)
@@ -317,28 +317,83 @@ class Mosquitto:
             lines += ["allow_anonymous false", f"password_file {users}"]
         else:
             lines.append("allow_anonymous true")
-        self._config.write_text("\n".join(lines) + "\n")
+        self._lines = lines
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        self._process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
+        async with asyncio.timeout(DEADLINE_S):
+            while not await self._starts():
+                pass
+
+    async def _starts(self) -> bool:
+        """False where it has ended: somebody else was quicker to take the port."""
+        port = self.port or free_port()
+        self._config.write_text("\n".join([f"listener {port} 127.0.0.1", *self._lines]) + "\n")
+        self._process = process = subprocess.Popen(  # noqa: ASYNC220 - it returns at once
             [MOSQUITTO, "-c", str(self._config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
         async def answers():
             with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.close()
                 return True
-            return False
+            return process.poll() is not None
 
         await until(answers)
+        if process.poll() is not None:
+            return False
+        self.port = port
+        return True
 
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Door:
+    """Between a node and its broker; whoever knocks while it is closed is turned away."""
+
+    def __init__(self, mosquitto: Mosquitto) -> None:
+        self.open = True
+        self.port = 0
+        self._mosquitto = mosquitto
+
+    async def __aenter__(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_):
+        self._server.close()
+
+    async def _serve(self, reader, writer):
+        with contextlib.suppress(OSError), contextlib.closing(writer):
+            if not self.open:
+                return
+            their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self._mosquitto.port)
+            with contextlib.closing(their_writer):
+                ways = [
+                    asyncio.ensure_future(self._carry(reader, their_writer)),
+                    asyncio.ensure_future(self._carry(their_reader, writer)),
+                ]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                for each in ways:
+                    each.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+
+    async def _carry(self, reader, writer):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
 
 
 async def until(condition):
@@ -355,7 +410,7 @@ class Node:
         self.facts: list[PeerClaimed] = []
         self.logged: list[tuple[str, str, dict[str, object]]] = []
         self.broker = Broker(self, self, self.facts.append, self.log)
-        self.broker.configure(MqttSettings(host="127.0.0.1", port=port, site="test", keepalive_s=2, **settings), name)
+        self.broker.configure(MqttSettings(host="127.0.0.1", port=port, site="test", keepalive_s=60, **settings), name)
 
     def now(self) -> int:
         return 0
@@ -376,12 +431,14 @@ class Ear:
     def __init__(self) -> None:
         self.held: dict[str, bytes] = {}
         self.events: list[dict[str, object]] = []
+        self.subscribed = False
 
     async def listen(self, port):
         import aiomqtt
 
         async with aiomqtt.Client("127.0.0.1", port) as client:
             await client.subscribe("haxlb/#", 1)
+            self.subscribed = True
             async for message in client.messages:
                 if str(message.topic).endswith("/events"):
                     self.events.append(json.loads(message.payload))
@@ -408,6 +465,7 @@ def with_broker(directory, scene, **options):
         listening = None
         if not options:
             listening = asyncio.ensure_future(ear.listen(mosquitto.port))
+            await until(lambda: ear.subscribed)
         try:
             await scene(mosquitto, ear)
         finally:
@@ -465,16 +523,23 @@ def test_two_nodes_hear_each_others_claims(broker_directory):
 @needs_mosquitto
 def test_a_broker_that_goes_and_comes_back_gets_the_present(broker_directory):
     async def scene(mosquitto, _):
-        node = Node(mosquitto.port, "lb1")
+        async with Door(mosquitto) as door:
+            await behind(door, mosquitto)
+
+    async def behind(door, mosquitto):
+        node = Node(door.port, "lb1")
         await node.connected()
         node.broker.publish(raised())
         await until(lambda: node.broker._outbox._retained and not node.broker._outbox._events)
+        door.open = False
         mosquitto.stop()
         await until(lambda: node.broker.state.startswith("not connected"))
         node.broker.publish(role_changed(Role.BACKUP, Role.MASTER))
         await mosquitto.start()
         ear = Ear()
         listening = asyncio.ensure_future(ear.listen(mosquitto.port))
+        await until(lambda: ear.subscribed)  # events are not retained
+        door.open = True
         await until(lambda: ear.held.get("haxlb/test/lb1/vrrp/VI_1/state") == b"BACKUP")
         await until(lambda: [event["seq"] for event in ear.events][-1:] == [2])
         await until(lambda: ear.held.get("haxlb/test/lb1/alarms/split-brain/VI_1"))
@@ -482,6 +547,21 @@ def test_a_broker_that_goes_and_comes_back_gets_the_present(broker_directory):
         await node.broker.close()
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+
+    with_broker(broker_directory, scene)
+
+
+@needs_mosquitto
+def test_who_leaves_before_the_broker_has_confirmed_all_is_offline(broker_directory, monkeypatch):
+    monkeypatch.setattr(mqtt, "CLOSE_PATIENCE_S", 0)
+
+    async def scene(mosquitto, ear):
+        node = Node(mosquitto.port, "lb1")
+        await until(lambda: ear.held.get("haxlb/test/lb1/availability") == b"online")
+        for _ in range(MOST_EVENTS):
+            node.broker.publish(role_changed(Role.MASTER))
+        await node.broker.close()
+        await until(lambda: ear.held.get("haxlb/test/lb1/availability") == b"offline")
 
     with_broker(broker_directory, scene)
 

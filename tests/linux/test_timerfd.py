@@ -30,7 +30,7 @@ def test_wakes_at_the_time_not_before_and_once() -> None:
         deadline = CLOCK.now() + 20_000
         wake.wake_at(deadline)
         at = await woken.at.get()
-        assert deadline <= at < deadline + 1_000_000
+        assert deadline <= at
         wake.wake_at(CLOCK.now() + 10_000)
         await woken.at.get()
         assert woken.at.empty()

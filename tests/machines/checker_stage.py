@@ -48,6 +48,8 @@ class RecordingForwarder:
     attempts: list[int] = field(default_factory=list)
     settled: list[tuple[int, int]] = field(default_factory=list)
     readings: Counters = field(default_factory=Counters)
+    unpinned: tuple[str, ...] = ()
+    unpinnable: str = ""
 
     def attach(self, program: str, interfaces: tuple[str, ...], mode: str) -> tuple[LinkStatus, ...]:
         self._refuse()
@@ -75,6 +77,12 @@ class RecordingForwarder:
             return ()
         program, interfaces, _ = self.attached[-1]
         return tuple(LinkStatus(interface=each, mode="native", program=program) for each in interfaces)
+
+    def repin(self) -> tuple[str, ...]:
+        if self.unpinnable:
+            raise HostError(self.unpinnable)
+        restored, self.unpinned = self.unpinned, ()
+        return restored
 
     def _refuse(self) -> None:
         if self.refusal:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from ipaddress import ip_address
@@ -146,11 +147,15 @@ def test_a_verdict_on_a_thousand_servers_is_applied_in_under_100_ms() -> None:
     stage.go(12)
     stage.sick[servers[500].checks[0]] = BAD
     applies, slowest = len(stage.forwarder.applied), 0.0
-    while len(stage.forwarder.applied) == applies:
-        assert stage.now_us < seconds(60)
-        begun = time.process_time()
-        stage.go(0.01)
-        slowest = max(slowest, time.process_time() - begun)
+    gc.freeze()  # a collection of what other tests have left is not the checker's
+    try:
+        while len(stage.forwarder.applied) == applies:
+            assert stage.now_us < seconds(60)
+            begun = time.thread_time()
+            stage.go(0.01)
+            slowest = max(slowest, time.thread_time() - begun)
+    finally:
+        gc.unfreeze()
     assert len(stage.serving()) == 999
     # Some ten probes are handled in the same step; the bound holds for all of them together.
     assert slowest < 0.1
@@ -485,6 +490,33 @@ def test_an_interface_that_was_made_anew_gets_the_program_again() -> None:
     assert stage.forwarder.attached == [attached]
     assert stage.logs[-1] == ("warning", "program_missing", {"interfaces": "eth0"})
     assert stage.checker.status(0)[1].swaps == 0
+
+
+def test_pins_that_somebody_removed_are_back_with_the_next_look_and_it_is_said() -> None:
+    stage = running()
+    stage.forwarder.unpinned = ("flows", "parts-1")
+    stage.go(5)
+    (said,) = [fields for _, event, fields in stage.logs if event == "pins_restored"]
+    assert said["pins"] == "flows parts-1"
+    assert said["remedy"]
+    assert stage.calls == [], "nothing is attached anew"
+
+
+def test_pins_that_cannot_be_restored_are_said_once_until_they_can() -> None:
+    stage = running()
+
+    def said() -> list[object]:
+        return [fields["reason"] for _, event, fields in stage.logs if event == "pins_not_restored"]
+
+    stage.forwarder.unpinnable = "read-only"
+    stage.go(20)
+    assert said() == ["read-only"]
+    stage.forwarder.unpinnable = ""
+    stage.go(5)
+    stage.forwarder.unpinnable = "read-only"
+    stage.go(5)
+    assert said() == ["read-only", "read-only"]
+    assert stage.calls == []
 
 
 def test_a_changed_interface_is_told_to_the_forwarder_at_once_although_no_table_changes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,12 @@ class Both(RecordingForwarder):
         super().apply(wanted)
 
 
+def elapsed_s() -> float:
+    """Without the time in which this thread could have run and others did (Documentation/scheduler/sched-stats.rst)."""
+    _, waited_ns, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return (time.perf_counter_ns() - int(waited_ns)) / 1e9
+
+
 @pytest.mark.parametrize("scheduler", list(Scheduler), ids=lambda each: each.value)
 def test_a_verdict_is_in_the_maps_in_under_100_ms(pinned: PinnedForwarder, scheduler: Scheduler) -> None:
     checks = [check(1, port=1000 + n) for n in range(SERVERS)]
@@ -55,7 +62,7 @@ def test_a_verdict_is_in_the_maps_in_under_100_ms(pinned: PinnedForwarder, sched
     stage.resolve(1)
     stage.go(5)
     took: list[float] = []
-    # The best of some: what else runs on this machine is not the subject.
+    # The best of some: what else runs on this machine, and on its host, is not the subject.
     for each in checks[:20]:
         if took and min(took) < 0.1:
             break
@@ -63,10 +70,10 @@ def test_a_verdict_is_in_the_maps_in_under_100_ms(pinned: PinnedForwarder, sched
         applied = len(stage.forwarder.applied)
         while len(stage.forwarder.applied) == applied:
             assert stage.now_us < 200_000_000
-            begun = time.perf_counter()
+            begun = elapsed_s()
             # A millisecond of virtual time holds at most the outcome and what follows from it.
             stage.go(0.001)
-            step = time.perf_counter() - begun
+            step = elapsed_s() - begun
         took.append(step)
     assert len(stage.serving()) == SERVERS - len(took)
     assert min(took) < 0.1, took

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
 from lab import Host, Lab
@@ -63,7 +64,7 @@ class Sockets:
 
     def __init__(self, host: Host, *instances: VrrpInstance, clock: Clock | None = None, strangers: bool = False):
         self.log = Lines()
-        self.complaints = Complaints(self.log, MonotonicClock())
+        self.complaints = Complaints(self.log, clock or MonotonicClock())
         self.adverts = AdvertSockets(clock or MonotonicClock(), self.complaints)
         self.host = host
         self.strangers = strangers
@@ -86,8 +87,13 @@ class Sockets:
 
 
 def received(adverts: AdvertSockets, count: int) -> list[Datagram]:
+    return received_until(adverts, lambda taken: len(taken) >= count, f"{count} datagrams")
+
+
+def received_until(adverts: AdvertSockets, enough: Callable[[list[Datagram]], bool], what: str) -> list[Datagram]:
+    """All that come until it is enough: the kernel may hand over what was sent a moment later, and by and by."""
     taken: list[Datagram] = []
-    eventually(lambda: len(taken.__iadd__(adverts.receive())) >= count, f"{count} datagrams", 3)
+    eventually(lambda: enough(taken.__iadd__(adverts.receive())), what)
     return taken
 
 

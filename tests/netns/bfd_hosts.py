@@ -164,7 +164,7 @@ class TrackerHandle:
     async def __aexit__(self, *_: object) -> None:
         self._taking.cancel()
         self._pipe.close()
-        await asyncio.to_thread(self.process.wait, 20)
+        await asyncio.to_thread(self.process.wait, LIMIT_S)
 
     async def configure(self, orders: ConfigureTracker) -> str:
         """The problem, empty when there is none."""

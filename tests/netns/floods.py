@@ -20,7 +20,8 @@ from haxlb.model.facts import RoleChanged
 from haxlb.model.node import Role, VrrpInstance
 from haxlb.vrrp.advert import Expected
 from tests.netns.advert_times import AdvertTimes
-from tests.netns.standin import SpeakerHandle, eventually, vip
+from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually, vip
+from tests.netns.standstill import Standstill
 
 FAST = VrrpInstance(
     name="VI_1", interface="eth0", vrid=51, version=3, advert_interval_us=100_000, vips=(vip("10.9.0.100"),)
@@ -80,6 +81,8 @@ class Outcome:
     """As the MASTER counts."""
     cpu_share: float
     """Of one CPU, that the MASTER's speaker used."""
+    standstill_ms: float
+    """The longest time in which the machine itself let nobody run: what came of that is not the speakers' doing."""
 
 
 class Pair:
@@ -92,8 +95,7 @@ class Pair:
         self.one, self.two = SpeakerHandle(self.master), SpeakerHandle(self.backup)
         for handle, priority in ((self.one, 150), (self.two, 100)):
             handle.configure(*(replace(each, priority=priority) for each in INSTANCES))
-        for each in INSTANCES:
-            self.one.becomes(Role.MASTER, instance=each.name)
+        self._settle()
         self.times = AdvertTimes(self.backup.namespace, self.master.mac())
 
     def close(self) -> None:
@@ -104,14 +106,21 @@ class Pair:
 
     def flood(self, frames: list[bytes], rate: int, seconds: float) -> Outcome:
         """Flood both and look at what became of them."""
+        self._settle()
         marks = [len(each.messages) for each in (self.one, self.two)]
         cpu_before = _cpu_seconds(self.one.process.pid)
         began = time.time_ns()
-        sent = _send(self.flooder, frames, rate, seconds)
+        standstill = Standstill()
+        with standstill.watched():
+            sent = _send(self.flooder, frames, rate, seconds)
         ended = time.time_ns()
         cpu_share = (_cpu_seconds(self.one.process.pid) - cpu_before) / (ended - began) * 1e9
         # Until after the flood: what it has delayed must have come out.
-        eventually(lambda: self.times.of(51, ended) and self.times.of(52, ended), "an advert after the flood")
+        begin_of_seconds = began - 1_000_000_000
+        eventually(
+            lambda: self.times.of(51, ended) and self.times.of(52, ended) and self.times.gaps_ms(52, begin_of_seconds),
+            "an advert after the flood",
+        )
         changes = [
             f"{each.host.name} {fact.instance} {fact.after.value}: {fact.reason}"
             for each, mark in zip((self.one, self.two), marks, strict=True)
@@ -124,11 +133,20 @@ class Pair:
         return Outcome(
             per_second=sent,
             longest_gap_ms=max(self.times.gaps_ms(51, began)),
-            longest_gap_of_seconds_ms=max(self.times.gaps_ms(52, began - 1_000_000_000)),
+            longest_gap_of_seconds_ms=max(self.times.gaps_ms(52, begin_of_seconds)),
             roles=changes,
             rejected=rejected,
             cpu_share=round(cpu_share, 3),
+            standstill_ms=round(standstill.longest_ms, 1),
         )
+
+    def _settle(self) -> None:
+        """Wait until one is MASTER and the other BACKUP of all instances."""
+        for each, role in ((self.one, Role.MASTER), (self.two, Role.BACKUP)):
+            eventually(
+                lambda: {status.role for status in each.status().instances} == {role},  # noqa: B023
+                f"{each.host.name} is {role.value} of all",
+            )
 
 
 def _send(host: Host, frames: list[bytes], rate: int, seconds: float) -> int:
@@ -142,7 +160,7 @@ def _send(host: Host, frames: list[bytes], rate: int, seconds: float) -> int:
         each.stdin.write(lines)
         each.stdin.close()
         each.stdin = None
-    answers = [each.communicate(timeout=seconds + 30)[0] for each in senders]
+    answers = [each.communicate(timeout=seconds + LIMIT_S)[0] for each in senders]
     return sum(int(json.loads(each.splitlines()[-1])["per_second"]) for each in answers)
 
 

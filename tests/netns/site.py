@@ -108,13 +108,18 @@ class Director:
         except Unreachable:
             return None
 
+    def answered(self) -> NodeStatus:
+        """One that is of now: of a process that does not answer within a second haxlb shows what was known last."""
+
+        return eventually(self._answered, f"all of {self.host.name} answers")
+
     def role(self) -> Role | None:
         status = self.status()
         return status.instances[0].role if status and status.instances else None
 
     def becomes(self, role: Role) -> None:
         try:
-            eventually(lambda: self.role() is role, f"{self.host.name} becomes {role.value}")
+            eventually(lambda: self._is(role), f"{self.host.name} becomes {role.value}")
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{self.log.read_text()[-3000:]}") from None
 
@@ -124,8 +129,11 @@ class Director:
         return next(each.pid for each in status.processes if each.name == name)
 
     def events(self) -> list[str]:
-        lines = (line for line in whole_lines(self.log) if line.startswith("{"))
-        return [json.loads(line)["event"] for line in lines]
+        return [line["event"] for line in self._logged()]
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """What it has logged of this event."""
+        return [line for line in self._logged() if line["event"] == event]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
@@ -135,6 +143,18 @@ class Director:
     def close(self) -> None:
         self.host.kill()
         unmount(self.runtime_dir / "bpf")
+
+    def _logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in whole_lines(self.log) if line.startswith("{")]
+
+    def _answered(self) -> NodeStatus | None:
+        status = self.status()
+        late = status is None or any(each.problem == "did not answer" for each in status.processes)
+        return None if late else status
+
+    def _is(self, role: Role) -> bool:
+        status = self._answered()
+        return status is not None and bool(status.instances) and status.instances[0].role is role
 
 
 class Site:

@@ -42,6 +42,9 @@ LIMIT_S = 60.0
 """A machine that compiles the forwarder for other tests at the same time takes half of it."""
 _CLONE_NEWNET = 0x40000000
 _SO_TIMESTAMPNS = 35
+_SO_RCVBUFFORCE = 33
+_EAR_BUFFER = 16 << 20
+"""Bytes: what comes in the seconds in which a busy machine does not let the ear listen."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -71,8 +74,8 @@ def eventually(look: Callable[[], T], what: str, limit_s: float = LIMIT_S) -> T:
 
 def whole_lines(path: Path) -> list[str]:
     """Of a file that may be amid a write: the last line counts when it has its end. None where there is no file."""
-    text = path.read_text() if path.exists() else ""
-    return text[: text.rfind("\n") + 1].splitlines()
+    text = path.read_bytes() if path.exists() else b""
+    return text[: text.rfind(b"\n") + 1].decode().splitlines()
 
 
 def addresses(host: Host, interface: str = "eth0") -> set[IPv4Address]:
@@ -138,7 +141,7 @@ class Ear:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
             self._socket.bind((interface, 0x0003))
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _EAR_BUFFER)
         self._socket.settimeout(0.1)
         self._frames: list[Heard] = []
         self._closing = threading.Event()

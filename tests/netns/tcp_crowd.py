@@ -8,7 +8,7 @@ opens connections that send something every S seconds (0: only when told to), {"
 something and waits for all answers, {"do": "close", "ports": […]} ends those of these ports.
 
 `count VIP PORT…` sends UDP packets of old and new flows, never more than a few that are not answered yet, until its
-stdin ends; then it says what became of them.
+stdin ends; then it says what became of them. A line there is answered when that many more flows have begun.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONNECTING = 64
 PATIENCE_S = 90.0
 """An exchange that takes longer is none: TCP has sent it again seven times by then."""
 WINDOW = 24
-DRAIN_S = 30.0
+DRAIN_S = 60.0
 PACKETS_OF_A_FLOW = 20
 FLOWS = 200
 
@@ -285,7 +285,7 @@ def count(vip: str, ports: list[int]) -> None:
 
     idle += [begin() for _ in range(FLOWS)]
     print("ready", flush=True)
-    going, deadline = True, 0.0
+    going, deadline, awaited = True, 0.0, 0
     while going or (answered < sent and time.monotonic() < deadline):
         while going and sent - answered < WINDOW and idle:
             fd = idle.pop(0)
@@ -295,8 +295,11 @@ def count(vip: str, ports: list[int]) -> None:
             sent += 1
         for fd, _ in poll.poll(0.1):
             if fd == sys.stdin.fileno():
-                going, deadline = False, time.monotonic() + DRAIN_S
-                poll.unregister(fd)
+                line = sys.stdin.readline()
+                awaited = begun + int(line or 0)
+                if not line:
+                    going, deadline = False, time.monotonic() + DRAIN_S
+                    poll.unregister(fd)
                 continue
             data = flows[fd][0].recv(64)
             answered += 1
@@ -308,6 +311,9 @@ def count(vip: str, ports: list[int]) -> None:
             else:
                 end(fd)
                 idle.append(begin())
+        if going and 0 < awaited <= begun:
+            print("begun", flush=True)
+            awaited = 0
     said = {"sent": sent, "lost": sent - answered, "moved": sum(moves.values()), "flows": begun, "moves": moves}
     print(json.dumps(said), flush=True)
 

@@ -11,12 +11,15 @@ from collections.abc import Iterator
 import pytest
 from lab import Lab
 
-from tests.netns.floods import FAST, FLOODS, Pair
+from tests.netns.floods import FAST, FLOODS, Outcome, Pair
+from tests.netns.standin import eventually
 
 pytestmark = pytest.mark.netns
 
 SECONDS = 2.0
 TAKEOVER_MS = 3 * FAST.advert_interval_us / 1000
+STANDSTILL_MS = 100
+"""An interval; the takeover is two more."""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,12 @@ def pair() -> Iterator[Pair]:
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_our_own_adverts_stay_on_time(pair: Pair, flood: str) -> None:
-    outcome = pair.flood(FLOODS[flood](), 100_000, SECONDS)
-    assert outcome.per_second > 20_000, "this was no flood"
+    def undisturbed() -> Outcome | None:
+        """Where the machine itself stood still, or gave the flooder no time, nothing follows from what became."""
+        outcome = pair.flood(FLOODS[flood](), 100_000, SECONDS)
+        return outcome if outcome.standstill_ms < STANDSTILL_MS and outcome.per_second > 20_000 else None
+
+    outcome = eventually(undisturbed, "a flood on a machine that runs", 150)
     assert outcome.roles == []
     assert outcome.longest_gap_ms < TAKEOVER_MS
     assert outcome.longest_gap_of_seconds_ms < 3000

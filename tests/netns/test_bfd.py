@@ -21,14 +21,18 @@ from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError, HostError
 from haxlb.model.tracking import BfdSession, TrackKind, TrackResult, TrackScript
 from tests.netns.bfd_hosts import BfdEar, Director, TrackerHandle, names, run, until
-from tests.netns.standin import inside
+from tests.netns.standin import eventually, inside
 
 pytestmark = pytest.mark.netns
 
 ONE, TWO = "10.9.0.1", "10.9.0.2"
-TO_TWO = BfdSession(name="two", neighbor=TWO, min_rx_us=20_000, min_tx_us=20_000, multiplier=20)
-"""Patient: nothing here is about how long a busy machine lets us wait."""
+TO_TWO = BfdSession(name="two", neighbor=TWO, min_rx_us=30_000, min_tx_us=30_000, multiplier=255)
+"""Patient: a session outlives 7.65 s in which a busy machine does not let us run."""
 TO_ONE = replace(TO_TWO, name="one", neighbor=ONE)
+HASTY_TO_TWO, HASTY_TO_ONE = (
+    replace(each, min_rx_us=20_000, min_tx_us=20_000, multiplier=20) for each in (TO_TWO, TO_ONE)
+)
+"""Lost after 400 ms: where silence is what the test is about."""
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +68,11 @@ def test_both_come_up_and_their_packets_are_those_of_rfc_5881(one: Host, two: Ho
                 assert {each.port for each in ear.of(source)} == {3784}
                 (port,) = {each.source_port for each in ear.of(source)}
                 assert port >= 49152
+            await until(lambda: first.sessions[0].detection_time_us == 7_650_000, "the intervals have settled")
             (status,) = first.runner.status(time.time_ns() // 1000)
             assert (status.kind, status.name, status.value) == ("track_bfd", "two", 1)
             assert f"{TWO} Up" in status.detail
-            assert "detects in 400 ms" in status.detail
+            assert "detects in 7650 ms" in status.detail
             assert abs(status.since_at - time.time()) < 60
 
     run(test())
@@ -126,15 +131,19 @@ def test_what_came_through_a_router_is_refused_unless_hops_are_allowed(one: Host
     run(test())
 
 
+def settled(*directors: Director) -> bool:
+    """All are Up and have agreed upon the intervals. After a pause of ours they may be Down, and come Up again."""
+    return all(each.up and each.sessions[0].detection_time_us == 400_000 for each in directors)
+
+
 def test_a_neighbour_that_dies_without_a_word_is_lost_by_silence(one: Host, two: Host) -> None:
     async def test() -> None:
-        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
-            await until(lambda: first.up and second.up, "both Up")
-            await until(lambda: first.sessions[0].detection_time_us == 400_000, "the intervals have settled")
+        with Director(one, HASTY_TO_TWO) as first, Director(two, HASTY_TO_ONE) as second:
+            await until(lambda: settled(first, second), "both Up, and the intervals have settled")
             second.vanish()
             await until(lambda: names(first.results)[-1] == ("two", 0), "Down is told")
             assert "nothing heard of the neighbour for 400 ms" in first.reasons()[-1]
-            with Director(two, TO_ONE) as again:
+            with Director(two, HASTY_TO_ONE) as again:
                 await until(lambda: first.up and again.up, "Up again with another discriminator")
 
     run(test())
@@ -142,10 +151,8 @@ def test_a_neighbour_that_dies_without_a_word_is_lost_by_silence(one: Host, two:
 
 def test_a_cut_is_noticed_by_both(one: Host, two: Host) -> None:
     async def test() -> None:
-        with Director(one, TO_TWO) as first, Director(two, TO_ONE) as second:
-            await until(lambda: first.up and second.up, "both Up")
-            for each in (first, second):
-                await until(lambda: each.sessions[0].detection_time_us == 400_000, "the intervals have settled")  # noqa: B023
+        with Director(one, HASTY_TO_TWO) as first, Director(two, HASTY_TO_ONE) as second:
+            await until(lambda: settled(first, second), "both Up, and the intervals have settled")
             two.unplug()
             try:
                 await until(lambda: not first.up and not second.up, "both Down")
@@ -165,8 +172,8 @@ def test_a_session_that_is_removed_says_so(one: Host, two: Host) -> None:
             first.configure()
             await until(lambda: not second.up, "the neighbour is Down")
             assert second.reasons()[-1] == "the neighbour says AdminDown"
-            last = ear.of(ONE)[-1].packet
-            assert (last.state, last.diagnostic) == (State.ADMIN_DOWN, Diagnostic.ADMINISTRATIVELY_DOWN)
+            await until(lambda: ear.of(ONE)[-1].packet.state is State.ADMIN_DOWN, "the ear has heard the last packet")
+            assert ear.of(ONE)[-1].packet.diagnostic == Diagnostic.ADMINISTRATIVELY_DOWN
             assert first.runner.status(0) == ()
 
     run(test())
@@ -196,7 +203,7 @@ def test_changed_intervals_do_not_drop_the_session(one: Host, two: Host) -> None
                     lambda: second.sessions[0].transmit_interval_us == interval,  # noqa: B023
                     "the neighbour follows",
                 )
-                assert any(each.packet.poll for each in ear.of(ONE, since))
+                await until(lambda: [e for e in ear.of(ONE, since) if e.packet.poll], "it was a Poll Sequence")  # noqa: B023
             assert names(first.results)[-1] == ("renamed", 1)
             assert first.states() == second.states() == [State.INIT, State.UP] or State.DOWN not in first.states()
             assert first.sessions[0].counters.ups == second.sessions[0].counters.ups == 1
@@ -273,16 +280,18 @@ def test_a_flood_of_strangers_costs_no_session(lab: Lab, one: Host, two: Host) -
 
     async def test() -> None:
         async with TrackerHandle(one) as first, TrackerHandle(two) as second:
-            await first.configure(ConfigureTracker(bfd_sessions=(TO_TWO,)))
-            await second.configure(ConfigureTracker(bfd_sessions=(TO_ONE,)))
-            await until(lambda: first.values("two")[-1] == second.values("one")[-1] == 1, "Up")
+            # 25 packets in a row; a real-time process that has the CPU taken from it for so long is no flood's doing.
+            ends = [replace(each, min_rx_us=60_000, min_tx_us=60_000, multiplier=25) for each in (TO_TWO, TO_ONE)]
+            await first.configure(ConfigureTracker(bfd_sessions=(ends[0],)))
+            await second.configure(ConfigureTracker(bfd_sessions=(ends[1],)))
+            await until(lambda: first.values("two")[-1:] == second.values("one")[-1:] == [1], "Up")
             stranger = (ONE, "20c00518" + "01" * 20)
             # Real-time, the tracker takes the CPU from whoever sends to it there: only those on the others are faster.
             try:
                 for cpu in os.sched_getaffinity(0):
                     flooder.start(sys.executable, "-c", FLOOD, *stranger, str(cpu))
                 await until(lambda: "bfd_flood" in [each.event for each in first.of(Logged)], "the flood is seen", 150)
-                await asyncio.sleep(5 * 0.4)  # five times as long as the silence that costs a session
+                await asyncio.sleep(5 * 1.5)  # five times as long as the silence that costs a session
             finally:
                 flooder.kill()
             (status,) = await first.status()
@@ -328,17 +337,18 @@ def test_the_shield_lets_neighbours_through_and_a_sample_of_the_rest(one: Host, 
         send(good, 253, b"far", 50)
         send(good, 254, b"near", 3)
         send(good, 255, b"here", 3)
-        received = drained(receiver)
-        assert received.count(b"near") == received.count(b"here") == 3
+        received: list[bytes] = []
+        eventually(lambda: taken(receiver, received).count(b"near") == received.count(b"here") == 3, "the neighbour's")
         # A sample of one in 1024 of a hundred: this fails once in a million million runs.
         assert received.count(b"stranger") + received.count(b"far") < 6
         bfd_filter.unshield(receiver)
+        received.clear()
         send(bad, 1, b"stranger", 5)
-        assert drained(receiver) == [b"stranger"] * 5
+        eventually(lambda: taken(receiver, received) == [b"stranger"] * 5, "all five")
 
 
-def drained(receiver: socket.socket) -> list[bytes]:
-    received = []
+def taken(receiver: socket.socket, received: list[bytes]) -> list[bytes]:
+    """Add what is there to what has been received: the kernel may hand over what was sent a moment later."""
     while True:
         try:
             received.append(receiver.recv(100))
@@ -376,7 +386,7 @@ class TestTracker:
                     assert "SCHED_OTHER" in said.read_text()
                     (status,) = [each for each in await tracker.status() if each.kind == "track_bfd"]
                     assert (status.name, status.value) == ("two", 1)
-                    assert "sends every 20 ms" in status.detail
+                    assert "sends every 30 ms" in status.detail
                 await until(lambda: tracker.values("two")[-1] == 0, "Down is told")
                 assert await tracker.configure(replace(orders, bfd_sessions=())) == ""
                 assert os.sched_getscheduler(pid) == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK

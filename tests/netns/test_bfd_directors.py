@@ -18,7 +18,7 @@ from haxlb.daemon.messages import ConfigureTracker, encode
 from haxlb.model.node import Role
 from haxlb.model.tracking import BfdSession
 from tests.netns.site import Director
-from tests.netns.standin import eventually
+from tests.netns.standin import LIMIT_S, eventually
 from tests.netns.test_tracker import Pair, configuration, only, tracked
 
 pytestmark = pytest.mark.netns
@@ -58,7 +58,7 @@ class Neighbor:
 
     def end(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
-        self._process.wait(20)
+        self._process.wait(LIMIT_S)
         self._socket.close()
 
 

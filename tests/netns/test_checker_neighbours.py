@@ -31,15 +31,17 @@ def lab() -> Iterator[Lab]:
         made.host("d1", f"{DIRECTOR}/24")
         made.host("s1", f"{FIRST}/24")
         made.host("s2", f"{SECOND}/24")
-        # Three questions in 0.3 s instead of 3 s, and an entry that is stale after a second.
-        made.hosts["d1"].sysctl(
-            net__ipv4__neigh__eth0__retrans_time_ms=100,
-            net__ipv4__neigh__eth0__base_reachable_time_ms=500,
-            net__ipv4__neigh__eth0__delay_first_probe_time=1,
-            net__ipv6__neigh__eth0__retrans_time_ms=100,
-            net__ipv6__neigh__eth0__base_reachable_time_ms=500,
-            net__ipv6__neigh__eth0__delay_first_probe_time=1,
-        )
+        # Questions that follow each other as fast as it goes, but more than three of them: one processor may wait for
+        # the machine while the other counts the questions. And an entry that is stale after a second.
+        for family in ("ipv4", "ipv6"):
+            settings = {
+                "retrans_time_ms": 100,
+                "ucast_solicit": 15,
+                "mcast_solicit": 15,
+                "base_reachable_time_ms": 500,
+                "delay_first_probe_time": 1,
+            }
+            made.hosts["d1"].sysctl(**{f"net__{family}__neigh__eth0__{name}": each for name, each in settings.items()})
         yield made
 
 
@@ -107,6 +109,8 @@ def six(lab: Lab) -> None:
     """IPv6 addresses, at once usable."""
     for name, host in lab.hosts.items():
         number = {"d1": 11, "s1": 21, "s2": 22}[name]
+        # Or the link-local address that the kernel makes of the MAC would become usable at any time from here on.
+        host.sysctl(net__ipv6__conf__all__accept_dad=0, net__ipv6__conf__eth0__accept_dad=0)
         host.sysctl(net__ipv6__conf__eth0__disable_ipv6=0, net__ipv6__conf__lo__disable_ipv6=0)
         host.run("ip", "address", "add", f"2001:db8:77::{number}/64", "dev", "eth0", "nodad")
         host.run("ip", "address", "add", f"fe80::77:{number}/64", "dev", "eth0", "nodad")

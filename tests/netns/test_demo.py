@@ -1,5 +1,6 @@
 """The demo's stage: it leaves nothing behind, however it ends."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -23,19 +24,29 @@ DIRECTORY = Path(f"/run/haxlb-{NAME}")
 DEMO = (sys.executable, str(Path(__file__).parents[2] / "deploy" / "demo" / "run.py"), "--name", NAME)
 
 
+def processes(*words: str) -> list[str]:
+    """Directories in /proc of those whose command lines have these words in them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            line = path.read_bytes()
+            if all(word.encode() in line for word in words):
+                found.append(str(path.parent))
+    return found
+
+
 def left_over() -> list[str]:
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(DIRECTORY) in line]
-    processes = [
-        path.name
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if str(DIRECTORY).encode() in (path.read_bytes() if path.exists() else b"")
-    ]
+    inside = f"{DIRECTORY}/"
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if inside in line]
     namespaces = [path.name for path in Path("/run/netns").glob(f"{PREFIX}-*")]
-    return [*mounts, *processes, *namespaces, *([str(DIRECTORY)] if DIRECTORY.exists() else [])]
+    return [*mounts, *processes(inside), *namespaces, *([str(DIRECTORY)] if DIRECTORY.exists() else [])]
 
 
 def unlocked() -> bool:
-    """Nobody holds the directory; what a killed demo was just forking holds it until it executes its program."""
+    """Nobody holds the directory; what a killed demo was just forking holds it until it executes its program.
+
+    And is on its way into a namespace for a moment then, where whoever removes what is in there does not find it yet.
+    """
     held = os.open(DIRECTORY, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,7 +54,7 @@ def unlocked() -> bool:
         return False
     finally:
         os.close(held)
-    return True
+    return not processes("nsenter", f"{PREFIX}-")
 
 
 def fail_on(stage: Stage) -> None:
@@ -70,7 +81,7 @@ def test_two_demos_at_once_are_refused_and_the_first_one_stays():
 def test_an_interrupted_demo_cleans_up(number):
     demo = subprocess.Popen(DEMO, stderr=subprocess.PIPE, text=True)
     try:
-        wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
+        wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 60, every=0.02)
         demo.send_signal(number)
         _, said = demo.communicate(timeout=90)
     finally:
@@ -81,11 +92,11 @@ def test_an_interrupted_demo_cleans_up(number):
 
 def test_the_next_demo_removes_what_a_killed_one_has_left():
     demo = subprocess.Popen(DEMO, stderr=subprocess.DEVNULL)
-    wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 20, every=0.02)
+    wait_for("the demo has begun", (DIRECTORY / "web1" / "nginx.pid").exists, 60, every=0.02)
     demo.kill()
     demo.wait()
     assert left_over()
-    wait_for("it is dead altogether", unlocked, 20, every=0.02)
+    wait_for("it is dead altogether", unlocked, 60, every=0.02)
     with Stage(PREFIX, DIRECTORY):
         pass
     assert left_over() == []
@@ -104,7 +115,8 @@ def test_without_root_one_line_says_so():
 
 def test_every_promise_of_the_demo_is_kept():
     done = subprocess.run(
-        [*DEMO, "--json", "--measure", "1"],
+        # What it promises within milliseconds is for a machine with nothing else to do: `make demo`.
+        [*DEMO, "--json", "--measure", "1", "--patience", "60"],
         capture_output=True,
         text=True,
         check=False,

@@ -41,6 +41,12 @@ while True:
 """
 
 
+def virtual_router(name: str, priority: int) -> str:
+    """With three seconds until somebody takes a director for dead that waits for a processor."""
+    text = configuration(name, priority, servers=False, unicast="use_vmac")
+    return text.replace("advert_int 0.1", "advert_int 1")
+
+
 def services() -> str:
     """Of any protocol: TCP for what connections see, UDP for what nobody repairs."""
 
@@ -67,15 +73,15 @@ class Pair:
             served.stdout.close()
         # preempts at once when it is back
         self.one, self.two = (
-            site.add(
-                name, configuration(name, priority, servers=False, unicast="use_vmac") + services(), settings=settings
-            )
+            site.add(name, virtual_router(name, priority) + services(), settings=settings)
             for name, priority in (("lb1", 150), ("lb2", 100))
         )
 
     def start(self) -> None:
         self.one.start().becomes(Role.MASTER)
         self.two.start().becomes(Role.BACKUP)
+        for each in (self.one, self.two):
+            serves(each)
 
     def flood(self) -> None:
         """The switch knows no place of a director any more, and learns none: all that is sent there goes everywhere."""
@@ -105,9 +111,23 @@ class Pair:
 
 
 def verdicts(director: Director) -> dict[str, int]:
-    status = director.status()
-    assert status is not None
-    return status.data_plane.verdicts
+    return director.answered().data_plane.verdicts
+
+
+def serves(director: Director) -> None:
+    """Wait until its forwarder gives flows to both servers."""
+
+    def look() -> bool:
+        services = director.answered().virtual_servers
+        return bool(services) and all(each.in_pool for service in services for each in service.real_servers)
+
+    eventually(look, f"{director.host.name} forwards to both")
+
+
+def takes(director: Director, wanted: set[str], when: str) -> None:
+    """Wait until its forwarder takes frames to these: the speaker waits for the data plane, but not for ever."""
+    eventually((director.runtime_dir / "bpf" / ABI / "virtual_macs").exists, "a data plane is there")
+    eventually(lambda: taken(director) == wanted, f"{when}: {wanted}")
 
 
 def taken(director: Director) -> set[str]:
@@ -130,7 +150,8 @@ def pair(site: Site, tmp_path: Path) -> Pair:
 
 def test_connections_to_the_virtual_mac_and_a_fail_over_while_the_backup_is_flooded(pair: Pair) -> None:
     one, two = pair.one, pair.two
-    assert (taken(one), taken(two)) == (entry(one.host), set())
+    takes(one, entry(one.host), "it is MASTER")
+    takes(two, set(), "it is BACKUP")
     assert {pair.connect() for _ in range(8)} == {"s0", "s1"}
     assert pair.believes() == MAC
     pair.flood()
@@ -138,8 +159,10 @@ def test_connections_to_the_virtual_mac_and_a_fail_over_while_the_backup_is_floo
         if master is two:
             handed = one.cli("failover")
             assert handed.returncode == 0, handed.stdout + handed.stderr
-            eventually(lambda: two.role() is Role.MASTER, "it is MASTER")
-        assert (taken(master), taken(backup)) == (entry(master.host), set())
+        master.becomes(Role.MASTER)
+        backup.becomes(Role.BACKUP)
+        takes(master, entry(master.host), "it is MASTER")
+        takes(backup, set(), "it is BACKUP")
         before = {each: verdicts(each) for each in (master, backup)}
         pair.send(50, tag)
         eventually(lambda tag=tag: len(pair.arrived(tag)) >= 50, "all datagrams")
@@ -156,37 +179,42 @@ def test_whoever_finds_the_speaker_dead_takes_the_entry_out_and_a_reload_and_a_s
     site: Site, tmp_path: Path
 ) -> None:
     pair = Pair(site, tmp_path, settings="processes:\n  spare_speaker: false\n")
-    one = pair.one
-    one.start().becomes(Role.MASTER)
-    assert taken(one) == entry(one.host)
+    one, two = pair.one, pair.two
+    text = one.config.read_text()
+    # Once it has lost its role it does not take it back, and what has been taken out stays out.
+    one.config.write_text(text.replace("use_vmac", "use_vmac\n    nopreempt"))
+    pair.start()
+    takes(one, entry(one.host), "it is MASTER")
     # A stranger's entry, and a lost one, are put right by the speaker.
     with closing(bpf.obj_get(one.runtime_dir / "bpf" / ABI / "virtual_macs")) as fd:
         (key,) = bpf.map_keys(fd, 12)
         bpf.map_delete(fd, key)
         bpf.map_update(fd, key[:9] + b"\x77" + key[10:], b"\1\0\0\0")
-    eventually(lambda: taken(one) == entry(one.host), "it is as it was")
+    takes(one, entry(one.host), "as it was")
     os.kill(one.pid("speaker"), signal.SIGKILL)
-    eventually(lambda: taken(one) == set(), "the supervisor took it out")
-    eventually(lambda: taken(one) == entry(one.host), "the next speaker is MASTER")
-    text = one.config.read_text()
+    takes(one, set(), "the supervisor took it out")
+    two.becomes(Role.MASTER)
+    assert two.stop() == 0
+    takes(one, entry(one.host), "the next speaker is MASTER")
     one.config.write_text(text.replace("use_vmac", ""))
     assert one.cli("reload").returncode == 0
-    assert taken(one) == set()
+    takes(one, set(), "there is no virtual MAC")
     one.config.write_text(text)
     assert one.cli("reload").returncode == 0
-    eventually(lambda: taken(one) == entry(one.host), "it is back")
-    one.cli("swap")
-    eventually(lambda: taken(one) == entry(one.host), "also after a swap")
-    one.stop()
+    takes(one, entry(one.host), "it is back")
+    assert one.cli("swap").returncode == 0
+    takes(one, entry(one.host), "also after a swap")
+    assert one.stop() == 0
     assert taken(one) == set()
 
 
 def test_a_spare_goes_on_with_the_entry(pair: Pair) -> None:
     one = pair.one
     ready = "the spare has started, and waits"
-    eventually(lambda: any(each.name == "spare" and not each.problem for each in one.status().processes), ready)
+    eventually(lambda: any(each.name == "spare" and not each.problem for each in one.answered().processes), ready)
+    takes(one, entry(one.host), "it is MASTER")
     os.kill(one.pid("speaker"), signal.SIGKILL)
     eventually(lambda: "process_died" in one.events(), "it is dead")
     assert taken(one) == entry(one.host)
     assert {pair.connect() for _ in range(8)} == {"s0", "s1"}
-    assert pair.two.role() is Role.BACKUP
+    assert pair.two.answered().instances[0].role is Role.BACKUP

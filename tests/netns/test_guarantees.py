@@ -38,6 +38,7 @@ SCHEDULERS = {RR: "rr", WLC: "wlc", MH: "mh\n    mh-port"}
 EACH = 1000
 """Connections of each port; half of them talk all the time."""
 SPOOFED = 1_000_000
+PORTION = 100_000
 PACE_S = 1.0
 Broken = set[tuple[int, int]]
 """Port and server."""
@@ -192,16 +193,15 @@ class Stage:
             )
 
         def look() -> bool:
-            found = [status for each in self.directors.values() if (status := each.status()) is not None]
+            found = [each.answered() for each in self.directors.values() if each.status() is not None]
             return bool(found) and all(map(serves, found))
 
         eventually(look, f"servers {servers} are in the pool")
 
     def counted(self, director: Director) -> int:
         """Packets that were sent on."""
-        status = director.status()
-        assert status is not None
-        return sum(status.data_plane.verdicts.get(each, 0) for each in ("new_flow", "table_full", "hashed"))
+        verdicts = director.answered().data_plane.verdicts
+        return sum(verdicts.get(each, 0) for each in ("new_flow", "table_full", "hashed"))
 
 
 @pytest.fixture
@@ -225,18 +225,32 @@ class Counted:
         assert self._process.stdout.readline() == "ready\n"
         return self
 
+    def go_on(self, flows: int) -> None:
+        """Wait until so many more have begun."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{flows}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "begun\n"
+
     def __exit__(self, *_: object) -> None:
-        said, _ = self._process.communicate(timeout=LIMIT_S)
+        said, _ = self._process.communicate(timeout=2 * LIMIT_S)
         self.found = json.loads(said)
         print(self.found)
 
 
-def flood(stage: Stage, director: Director) -> int:
-    """A million SYNs of as many clients that do not exist; how many the director has placed."""
-    before = stage.counted(director)
-    done = stage.client.run(sys.executable, str(FLOOD), director.host.mac(), str(VIP), str(SPOOFED), *map(str, PORTS))
-    assert json.loads(done.stdout)["sent"] == SPOOFED
-    return stage.counted(director) - before
+def flood(stage: Stage, director: Director) -> None:
+    """A million SYNs of as many clients that do not exist, and more until the director has placed nine tenths of them.
+
+    Where another process has the processor for a while, queues on the way lose some.
+    """
+    before, sent = stage.counted(director), 0
+    while sent < SPOOFED or stage.counted(director) - before < SPOOFED * 9 // 10:
+        assert sent < 10 * SPOOFED, f"{stage.counted(director) - before} of {sent} were placed"
+        argv = (director.host.mac(), str(VIP), sent, PORTION, *PORTS)
+        done = stage.client.run(sys.executable, str(FLOOD), *map(str, argv))
+        assert json.loads(done.stdout)["sent"] == PORTION
+        sent += PORTION
 
 
 @pytest.mark.timeout(900)
@@ -294,9 +308,12 @@ def test_connections_and_packets_survive_whatever_happens(stage: Stage) -> None:
 
     with Counted(stage.client) as packets:  # S5
         for weight in (3, 1):
+            packets.go_on(250)
             pool.weights[1] = weight
             stage.reload()
+        packets.go_on(250)
         assert one.cli("swap").returncode == 0
+        packets.go_on(250)
     assert packets.found["lost"] == packets.found["moved"] == 0, packets.found
     assert packets.found["flows"] > 1000
     unbroken("reloaded and swapped")
@@ -314,9 +331,8 @@ def test_connections_and_packets_survive_whatever_happens(stage: Stage) -> None:
     assert packets.found["lost"] == packets.found["moved"] == 0, packets.found
     stage.client.run("ip", "neigh", "del", str(VIP), "dev", "eth0")
 
-    placed = flood(stage, one)  # S6
+    flood(stage, one)  # S6
     unbroken("flooded")
-    assert placed > SPOOFED * 9 // 10
 
     # S3, and as far as the other director can ask the first one for all schedulers.
     two.start().becomes(Role.BACKUP)
@@ -364,10 +380,10 @@ def ring(director: Director) -> ServiceRecord:
 
 
 def test_a_transition_ends_without_breaking_a_connection(stage: Stage) -> None:
-    """With timeouts of seconds, for which there are minutes elsewhere."""
+    """With timeouts of some seconds, for which there are minutes elsewhere."""
     crowd, pool = stage.crowd, stage.pool
     one = stage.directors["lb1"]
-    stage.timeouts = "lvs_timeouts tcp 8 tcpfin 2 udp 2"
+    stage.timeouts = "lvs_timeouts tcp 15 tcpfin 2 udp 2"
     stage.reload()
     one.start().becomes(Role.MASTER)
     stage.in_pool(1, 2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ import pytest
 
 from haxlb.model.node import Role
 from tests.netns.site import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip
-from tests.netns.standin import addresses, eventually, inside, whole_lines
+from tests.netns.standin import LIMIT_S, addresses, eventually, inside, whole_lines
 
 pytestmark = pytest.mark.netns
 
@@ -35,7 +36,7 @@ class Conversation:
         self._serving = threading.Thread(target=self._serve, daemon=True)
         self._serving.start()
         with inside(client):
-            self._socket = socket.create_connection((str(VIP), 80), timeout=10)
+            self._socket = socket.create_connection((str(VIP), 80), timeout=LIMIT_S)
         self.rounds = 0
         self.problem: Exception | None = None
         self._ending = threading.Event()
@@ -98,11 +99,23 @@ def has_spare(director: Director) -> bool:
     return status is not None and any(each.name == "spare" and not each.problem for each in status.processes)
 
 
-def kill(director: Director, name: str) -> int:
-    pid = director.pid(name)
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: director.pid(name) not in (0, pid), f"another {name}")
-    return time.time_ns()
+def pid(director: Director, name: str, other_than: int = 0) -> int:
+    """0 while there is none."""
+    status = director.status()
+    pids = [each.pid for each in status.processes if each.name == name] if status else []
+    return pids[0] if pids and pids[0] != other_than else 0
+
+
+def kill(director: Director, name: str) -> None:
+    """Kill it and wait for another one."""
+    former = eventually(lambda: pid(director, name), f"a {name}")
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: pid(director, name, former), f"another {name}")
+
+
+def forwards(director: Director) -> bool:
+    """Its server gets what clients send."""
+    return any(each.in_pool for service in director.answered().virtual_servers for each in service.real_servers)
 
 
 @pytest.fixture
@@ -118,6 +131,8 @@ def pair(site: Site) -> tuple[Director, Director]:
     one, two = directors
     # Two forwarders are compiled first.
     eventually(lambda: one.role() is Role.MASTER and two.role() is Role.BACKUP, "one MASTER", 90)
+    for each in directors:
+        eventually(lambda: forwards(each), "it forwards to the server", 90)  # noqa: B023
     eventually(lambda: has_spare(one), "a spare stands by")
     return one, two
 
@@ -125,8 +140,7 @@ def pair(site: Site) -> tuple[Director, Director]:
 def test_a_killed_speaker_is_succeeded_and_nobody_notices(site: Site, pair: tuple[Director, Director]) -> None:
     one, two = pair
     rs = site.lab.hosts["rs"]
-    before = one.status()
-    assert before is not None
+    before = one.answered()
     with ExitStack() as stack:
         talk = stack.enter_context(Conversation(site.client.namespace, rs.namespace))
         watch = Watch(one)
@@ -147,37 +161,41 @@ def test_a_killed_speaker_is_succeeded_and_nobody_notices(site: Site, pair: tupl
     assert site.ear.adverts_of(ONE, 0, since_ns=begun_ns) == []
     assert site.ear.adverts_of(TWO, since_ns=begun_ns) == []
     assert len(site.ear.garps(VIP, begun_ns)) <= 1
-    after = one.status()
-    assert after is not None
+    after = one.answered()
     assert after.instances[0].role is Role.MASTER
-    assert after.instances[0].since_at == pytest.approx(before.instances[0].since_at, abs=0.05)
+    assert after.instances[0].since_at == pytest.approx(before.instances[0].since_at, abs=0.5)
     assert after.instances[0].reason == before.instances[0].reason
     assert [each.restarts for each in after.processes if each.name == "speaker"] == [1]
-    assert [each.key for each in after.alarms] == ["process/speaker"]
+    # It is over when the speaker has lived for ten seconds, as it may have by now.
+    assert [line["key"] for line in one.lines("alarm_raised")] == ["process/speaker"]
     assert any("its spare takes its place" in line for line in after.history)
     assert "spare_promoted" in one.events()
     assert two.role() is Role.BACKUP
 
-    # Again at once: it keeps dying, and the peer gets the address.
+    # Again and again: it keeps dying, and the peer gets the address.
     again_ns = time.time_ns()
-    os.kill(one.pid("speaker"), signal.SIGKILL)
-    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=again_ns), "priority 0 in its stead")
-    two.becomes(Role.MASTER)
-    assert has_vip(two)
+
+    def killed_again() -> bool:
+        """Whenever there is one: who has lived for ten seconds would have a successor at once."""
+        if found := pid(one, "speaker"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found, signal.SIGKILL)
+        return bool(site.ear.adverts_of(ONE, 0, since_ns=again_ns)) and has_vip(two)
+
+    eventually(killed_again, "priority 0 in its stead, and the address is the peer's")
+    assert "MASTER" in {line["to"] for line in two.lines("role_changed")}
 
 
 def test_a_speaker_that_hung_before_it_was_killed_is_given_up(site: Site, pair: tuple[Director, Director]) -> None:
     one, two = pair
-    pid = one.pid("speaker")
-    os.kill(pid, signal.SIGSTOP)
+    hung = eventually(lambda: pid(one, "speaker"), "a speaker")
+    os.kill(hung, signal.SIGSTOP)
     two.becomes(Role.MASTER)
     # The kernel has taken the address off, since nobody has renewed it.
     eventually(lambda: not has_vip(one), "the address has expired")
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: one.pid("speaker") not in (0, pid), "another speaker")
-    status = one.status()
-    assert status is not None
-    assert any("MASTER -> INIT" in line for line in status.history)
+    os.kill(hung, signal.SIGKILL)
+    eventually(lambda: pid(one, "speaker", hung), "another speaker")
+    assert any("MASTER -> INIT" in line for line in one.answered().history)
     # As configured it preempts: by the election, not by what was before.
     one.becomes(Role.MASTER)
     two.becomes(Role.BACKUP)
@@ -189,7 +207,7 @@ def test_a_killed_spare_a_killed_checker_change_nothing(site: Site, pair: tuple[
     begun_ns = time.time_ns()
     with Conversation(site.client.namespace, site.lab.hosts["rs"].namespace) as talk:
         for name in ("spare", "checker"):
-            os.kill(one.pid(name), signal.SIGKILL)
+            kill(one, name)
             talk.goes_on()
         eventually(lambda: has_spare(one), "another spare")
         talk.goes_on()
@@ -218,7 +236,7 @@ def test_the_spare_goes_with_the_supervisor_and_leaves_what_others_have_put_on(
     site: Site, pair: tuple[Director, Director]
 ) -> None:
     one, _ = pair
-    spare = one.pid("spare")
+    spare = eventually(lambda: pid(one, "spare"), "a spare")
     one.host.run("ip", "address", "add", "10.8.0.77/24", "dev", "eth0")
     assert one.process is not None
     one.process.kill()
@@ -230,11 +248,8 @@ def test_the_spare_goes_with_the_supervisor_and_leaves_what_others_have_put_on(
 def test_without_a_spare_as_the_settings_say(site: Site) -> None:
     one = site.director("lb1", 150, servers=False, settings="processes:\n  spare_speaker: false\n").start()
     one.becomes(Role.MASTER)
-    pid = one.pid("speaker")
     killed_ns = time.time_ns()
-    os.kill(pid, signal.SIGKILL)
+    kill(one, "speaker")
     eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
     one.becomes(Role.MASTER)
-    status = one.status()
-    assert status is not None
-    assert [each.name for each in status.processes] == ["speaker"]
+    assert [each.name for each in one.answered().processes] == ["speaker"]

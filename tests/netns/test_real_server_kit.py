@@ -62,11 +62,11 @@ def test_an_ipv6_vip_on_lo_is_not_answered_for_and_needs_no_setting_of_arp(serve
     assert kit(server, "up", vip).returncode == 0
     assert (kit(server, "check", vip).returncode, kit(server, "check", vip).stdout) == (0, "")
     assert server.run("sysctl", "-n", "net.ipv4.conf.all.arp_ignore").stdout.strip() == "0"
-    neighbour.run("ping", "-c", "1", "-W", "5", "2001:db8:77::21")  # its own address is answered for
+    neighbour.run("ping", "-c", "1", "-W", "60", "2001:db8:77::21")  # its own address is answered for
     neighbour.run("ping", "-c", "1", "-W", "1", vip, check=False)
     assert "lladdr" not in neighbour.run("ip", "-6", "neighbour", "show", vip).stdout
     neighbour.run("ip", "-6", "route", "add", f"{vip}/128", "via", "2001:db8:77::21")
-    neighbour.run("ping", "-c", "1", "-W", "5", vip)  # what a director would send there is accepted
+    neighbour.run("ping", "-c", "1", "-W", "60", vip)  # what a director would send there is accepted
     assert kit(server, "down", vip).returncode == 0
     assert vip not in server.run("ip", "-6", "address", "show", "dev", "lo").stdout
 

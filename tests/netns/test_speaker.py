@@ -42,6 +42,12 @@ def down_ms(instance: VrrpInstance) -> float:
     return (3 * instance.advert_interval_us + (256 - instance.priority) * unit / 256) / 1000
 
 
+def earliest_ns(at_us: int) -> int:
+    """When that was by the ear's clock, or before it where this process stands still between the two clocks."""
+    wall_ns = time.time_ns()
+    return wall_ns - (time.monotonic_ns() - at_us * 1000)
+
+
 class Pair:
     """Two directors and a client on one bridge, an ear at the client."""
 
@@ -123,26 +129,35 @@ def test_the_higher_priority_is_elected_and_a_power_failure_costs_what_the_rfc_s
         taken = eventually(
             lambda: [f for f in pair.ear.garps(VIP) if f.source_mac == new_mac], "GARP of the new MASTER"
         )
+        # It hears what its own host sends, too, and all in order.
+        eventually(lambda: ear.garps(VIP), "the same at the second director")
         last = ear.adverts_of(ONE)[-1]
+    # How late it was woken is the machine's doing; after a wake that is an interval late it listens for another one.
+    late_ms = two.status().lag.max_us / 1000
     assert (last.ttl, last.tos) == (255, 0xC0)
     assert last.destination == (TWO if first.peers else IPv4Address("224.0.0.18"))
     took_ms = (taken[0].at_ns - last.at_ns) / 1e6
     assert down_ms(second) <= took_ms + 0.5
-    assert took_ms < down_ms(second) + 1000
+    assert took_ms < down_ms(second) + 1000 + 3 * late_ms
     assert VIP in addresses(pair.d2)
 
 
 def test_priority_0_on_stop_moves_the_vip_within_the_skew(pair: Pair) -> None:
     one, two = elect(pair)
-    one.send(Stop(reason="test"))
-    two.becomes(Role.MASTER)
-    assert one.process.wait(timeout=60) == 0
-    zero, first = (
-        eventually(lambda s=source, p=priority: pair.ear.adverts_of(s, p), f"advert {priority} of {source}")[0]
-        for source, priority in ((ONE, 0), (TWO, 100))
-    )
+    # Where it is heard: nothing that holds up the bridge comes between.
+    with Ear(pair.d2.namespace) as ear:
+        one.send(Stop(reason="test"))
+        taken_over = two.becomes(Role.MASTER)
+        assert one.process.wait(timeout=60) == 0
+        zero, first = (
+            eventually(lambda s=source, p=priority: ear.adverts_of(s, p), f"advert {priority} of {source}")[0]
+            for source, priority in ((ONE, 0), (TWO, 100))
+        )
+    # Then only the skew is waited for; how long that took on this machine says nothing.
+    assert taken_over.reason == f"{ONE} resigned (priority 0)"
     skew_ms = (256 - 100) * 100 / 256
-    assert skew_ms <= (first.at_ns - zero.at_ns) / 1e6 < down_ms(SECOND)
+    assert skew_ms <= (first.at_ns - zero.at_ns) / 1e6
+    eventually(lambda: pair.ear.adverts_of(TWO), "its advert at the client")
     assert pair.ear.adverts_of(ONE)[-1].priority == 0
     assert holders(pair) == ["d2"]
 
@@ -165,30 +180,38 @@ def test_sigint_and_sighup_are_the_supervisors_business(pair: Pair) -> None:
     one.becomes(Role.MASTER)
     one.process.send_signal(signal.SIGINT)
     one.process.send_signal(signal.SIGHUP)
+    one.status()  # whoever answers this has taken the signals before it answers again
     assert one.status().instances[0].role is Role.MASTER
 
 
 def test_a_killed_speaker_loses_its_vip_by_itself(pair: Pair) -> None:
     one = pair.speaker(pair.d1, FAST)
     one.becomes(Role.MASTER)
-    # It stays while it is renewed: longer than its lifetime of two seconds.
-    held_until = time.monotonic() + 2.5
-    while time.monotonic() < held_until:
-        assert VIP in addresses(pair.d1)
-        time.sleep(0.1)
-    one.kill()
+    since = time.monotonic()
+
+    def has_stayed() -> bool:
+        nonlocal since
+        if VIP not in addresses(pair.d1):  # nobody renews anything on a machine that stands still
+            since = time.monotonic()
+        return time.monotonic() - since > 2.5
+
+    eventually(has_stayed, "it stays while it is renewed: longer than its lifetime of two seconds")
+    # Before the end of who renews it: afterwards there may be nothing to see any more.
     shown = json.loads(pair.d1.run("ip", "-j", "address", "show", "to", f"{VIP}/32").stdout)
     assert [each["valid_life_time"] <= 2 for link in shown for each in link.get("addr_info", ()) if each] == [True]
+    one.kill()
     eventually(lambda: VIP not in addresses(pair.d1), "the kernel takes the VIP off")
 
 
 def test_a_left_over_vip_is_removed_at_start_whatever_its_prefix(pair: Pair) -> None:
     for host, prefix in ((pair.d1, 32), (pair.d2, 24)):
         host.run("ip", "address", "add", f"{VIP}/{prefix}", "dev", "eth0")
-    pair.speaker(pair.d2, replace(SECOND, advert_interval_us=5_000_000))
+    # Neither may become MASTER before it has been looked at.
+    pair.speaker(pair.d2, replace(SECOND, advert_interval_us=40_000_000))
     assert VIP not in addresses(pair.d2)
-    one = pair.speaker(pair.d1, FAST)
+    one = pair.speaker(pair.d1, replace(FAST, advert_interval_us=40_000_000))
     assert VIP not in addresses(pair.d1)
+    assert one.configure(FAST) == ""
     one.becomes(Role.MASTER)
     assert holders(pair) == ["d1"]
 
@@ -196,13 +219,13 @@ def test_a_left_over_vip_is_removed_at_start_whatever_its_prefix(pair: Pair) -> 
 def test_gratuitous_arp_at_once_and_again(pair: Pair) -> None:
     instance = replace(FAST, vips=(vip("10.9.0.100"), vip("10.9.0.101", 24)))
     one = pair.speaker(pair.d1, instance)
-    one.becomes(Role.MASTER)
+    elected = one.becomes(Role.MASTER)
     for address in (VIP, IPv4Address("10.9.0.101")):
         frames = eventually(lambda a=address: (f := pair.ear.garps(a)) and len(f) >= 10 and f, "10 announcements")
         assert len(frames) == 10
         assert {each.source_mac for each in frames} == {pair.d1.mac()}
-        first_set_ms, second_set_ms = ((frames[index].at_ns - frames[0].at_ns) / 1e6 for index in (4, 5))
-        assert first_set_ms < 290 < second_set_ms
+        assert frames[4].at_ns < pair.ear.adverts_of(ONE)[1].at_ns, "five at once, before anything else is sent"
+        assert frames[5].at_ns >= earliest_ns(elected.at_us) + 300_000_000
 
 
 def test_preemption_and_nopreempt(pair: Pair) -> None:
@@ -212,9 +235,10 @@ def test_preemption_and_nopreempt(pair: Pair) -> None:
     eventually(lambda: one.status().instances[0].adverts_received > 5, "adverts")
     assert one.status().instances[0].role is Role.BACKUP
     assert holders(pair) == ["d2"]
-    one.configure(FAST)
+    start = len(two.messages)
+    assert one.configure(FAST) == ""
     one.becomes(Role.MASTER)
-    two.becomes(Role.BACKUP)
+    two.becomes(Role.BACKUP, start=start)
     eventually(lambda: holders(pair) == ["d1"], "the VIP moves")
 
 
@@ -222,7 +246,8 @@ def test_hand_over_and_resume(pair: Pair) -> None:
     one, two = elect(pair)
     one.send(HandOver(instances=(), reason="test"))
     two.becomes(Role.MASTER)
-    assert holders(pair) == ["d2"]
+    # Priority 0 is the first thing that the other one does, and the kernel may take its time for the second.
+    eventually(lambda: holders(pair) == ["d2"], "the VIP moves")
     before = one.status().instances[0]
     assert (before.role, before.yielded) == (Role.BACKUP, True)
     start = len(one.messages)
@@ -260,12 +285,12 @@ def test_an_instance_that_is_removed_from_its_interface_resigns_there(pair: Pair
         assert holders(pair) != ["d1"]
         resigned = eventually(lambda: ear.adverts_of(ONE, 0), "priority 0")
         taken = eventually(lambda: ear.adverts_of(TWO), "the backup speaks")[0]
-        assert (taken.at_ns - resigned[0].at_ns) / 1e6 < down_ms(theirs), (
-            "within the skew, not after master_down_interval"
-        )
-    two.becomes(Role.MASTER)
+        assert resigned[0].at_ns < taken.at_ns
+    # Within the skew, not after master_down_interval.
+    assert two.becomes(Role.MASTER).reason == f"{ONE} resigned (priority 0)"
+    start = len(one.messages)
     assert one.configure(mine) == ""
-    one.becomes(Role.MASTER, start=len(one.messages))
+    one.becomes(Role.MASTER, start=start)
 
 
 def test_multicast_to_unicast_while_running(pair: Pair) -> None:
@@ -293,19 +318,24 @@ def test_a_frozen_backup_finds_the_adverts_that_were_waiting(pair: Pair) -> None
 
 
 def test_a_frozen_master_loses_the_vip_and_does_not_take_it_back_from_a_better_one(pair: Pair) -> None:
-    one = pair.speaker(pair.d1, SECOND)
+    # A last word that is not answered for half an interval is said again: the kernel, which takes the address off
+    # before it, may be busy with others' for longer than half of 100 ms.
+    calm = {"advert_interval_us": 500_000}
+    one = pair.speaker(pair.d1, replace(SECOND, **calm))
     one.becomes(Role.MASTER)
-    two = pair.speaker(pair.d2, replace(FAST, nopreempt=True))
+    two = pair.speaker(pair.d2, replace(FAST, **calm, nopreempt=True))
     eventually(lambda: two.status().instances[0].adverts_received > 2, "adverts")
     one.process.send_signal(signal.SIGSTOP)
     two.becomes(Role.MASTER)
     eventually(lambda: holders(pair) == ["d2"], "the kernel takes the VIP off the frozen one")
-    thawed_at = time.time_ns()
+    thawed_at, start = time.time_ns(), len(one.messages)
     one.process.send_signal(signal.SIGCONT)
-    one.becomes(Role.BACKUP, start=len(one.messages))
+    one.becomes(Role.BACKUP, start=start)
     assert holders(pair) == ["d2"]
     # Outranked it has one last word, so that the better one announces the address again (docs/adr/0007).
     eventually(lambda: pair.ear.adverts_of(ONE, since_ns=thawed_at), "its last word")
+    received = one.status().instances[0].adverts_received
+    eventually(lambda: one.status().instances[0].adverts_received > received + 2, "three turns of the better one")
     assert len(pair.ear.adverts_of(ONE, since_ns=thawed_at)) == 1
     mac = pair.d1.mac()
     assert [each for each in pair.ear.garps(VIP, thawed_at) if each.source_mac == mac] == []
@@ -347,8 +377,8 @@ def test_an_interface_that_vanishes_and_comes_back_under_another_index(pair: Pai
         pair.d1.run("ip", "link", "add", "dummy7", "type", "veth", "peer", "name", "other7")
         pair.d1.run("ip", "address", "add", "10.9.7.1/24", "dev", "dummy7")
         pair.d1.run("ip", "link", "set", "other7", "up")
-        pair.d1.run("ip", "link", "set", "dummy7", "up")
         with Ear(pair.d1.namespace, "other7") as ear:
+            pair.d1.run("ip", "link", "set", "dummy7", "up")
             one.becomes(Role.MASTER, start=start)
             assert VIP in addresses(pair.d1, "dummy7")
             eventually(lambda: len(ear.adverts()) > 2, "adverts on the new interface")
@@ -363,8 +393,9 @@ def test_an_interface_that_is_renamed_does_not_keep_the_vip(pair: Pair) -> None:
     one.host.run("ip", "link", "set", "eth0", "name", "wan0")
     assert one.becomes(Role.FAULT).reason == "eth0 is down"
     assert addresses(pair.d1, "wan0") == {ONE}
+    start = len(one.messages)
     one.host.run("ip", "link", "set", "wan0", "name", "eth0")
-    one.becomes(Role.MASTER, start=len(one.messages))
+    one.becomes(Role.MASTER, start=start)
     eventually(lambda: holders(pair) == ["d1"], "the VIP is back")
 
 
@@ -409,12 +440,17 @@ def test_a_vip_that_somebody_takes_off_is_put_back(pair: Pair) -> None:
 
 
 def notify_script(tmp_path: Path) -> tuple[Path, NotifyScripts]:
-    """A script that writes its arguments and its scheduling class to a file."""
+    """A script that writes its arguments and its line of proc_pid_stat(5) to a file, without another process."""
     out, script = tmp_path / "out", tmp_path / "notify"
-    script.write_text(f'#!/bin/sh\necho "$@" "$(chrt -p $$ | head -1 | sed "s/.*: //")" >> {out}\n')
+    script.write_text(f'#!/bin/sh\nread -r stat < /proc/$$/stat\necho "$*: $stat" >> {out}\n')
     script.chmod(0o755)
     master = Command(argv=(str(script), "m"), user="root")
     return out, NotifyScripts(master=master, any=Command(argv=(str(script),), user="root"))
+
+
+def scheduling_class(stat: str) -> str:
+    """Field `policy` of a line of proc_pid_stat(5)."""
+    return stat.rsplit(")", 1)[1].split()[38]
 
 
 def test_the_supervisor_is_told_what_to_tell_and_no_script_runs_here(pair: Pair, tmp_path: Path) -> None:
@@ -423,6 +459,7 @@ def test_the_supervisor_is_told_what_to_tell_and_no_script_runs_here(pair: Pair,
     one.becomes(Role.MASTER)
     one.send(Stop())
     assert one.process.wait(timeout=60) == 0
+    eventually(lambda: one.eof, "all that it said is read")
     told = [each.due for each in one.messages if isinstance(each, Notify)]
     assert [(each.subject, each.name, each.state, each.priority) for each in told] == [
         ("INSTANCE", "VI_1", "BACKUP", 150),
@@ -438,7 +475,9 @@ def test_without_a_supervisor_the_last_script_runs_here_in_the_normal_class(pair
     one.becomes(Role.MASTER)
     one.hang_up()
     assert one.process.wait(timeout=60) == 0
-    assert out.read_text().splitlines() == ["INSTANCE VI_1 STOP 150 SCHED_OTHER"]
+    (line,) = out.read_text().splitlines()
+    arguments, _, stat = line.partition(": ")
+    assert (arguments, scheduling_class(stat)) == ("INSTANCE VI_1 STOP 150", "0"), "SCHED_OTHER"
 
 
 def test_bad_adverts_are_reported_and_change_nothing(pair: Pair) -> None:
@@ -466,5 +505,4 @@ def test_the_speaker_is_small(pair: Pair) -> None:
     rollup = Path(f"/proc/{one.process.pid}/smaps_rollup").read_text()
     pss = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
     assert pss < 35_000, f"{pss} kB"
-    policy = Path(f"/proc/{one.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[38]
-    assert policy == "2", "SCHED_RR"
+    assert scheduling_class(Path(f"/proc/{one.process.pid}/stat").read_text()) == "2", "SCHED_RR"

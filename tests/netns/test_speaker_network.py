@@ -18,8 +18,10 @@ from lab import Host, Lab
 
 from haxlb.daemon.messages import ConfigureSpeaker, HandOver, Logged, Ready, Stop
 from haxlb.linux.address_requests import encode_removal
+from haxlb.linux.addresses import RENEW_EVERY_S
 from haxlb.linux.resign import Bequest
 from haxlb.linux.rtnetlink import Rtnetlink
+from haxlb.linux.speaker_main import RESTORE_PAUSE_S
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
 from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
@@ -49,6 +51,8 @@ INSTANCE = VrrpInstance(
     rules=(RULE,),
     garp=GarpConfig(master_delay_us=0),
 )
+SLOW_US = 40_000_000
+"""Two minutes until a BACKUP that hears nobody becomes MASTER: longer than any look at one may take."""
 VMAC = replace(
     INSTANCE,
     vips=(vip("10.9.0.100", "vrrp.51"),),
@@ -119,6 +123,26 @@ def listed(host: Host) -> str:
     return host.run("nft", "list", "ruleset").stdout
 
 
+def freeze(speaker: SpeakerHandle) -> None:
+    """Stop it, and wait until the last of its threads has come out of the kernel: it may be putting something on."""
+    speaker.process.send_signal(signal.SIGSTOP)
+
+    def is_frozen() -> bool:
+        stats = [each.read_text() for each in Path(f"/proc/{speaker.process.pid}/task").glob("*/stat")]
+        return all(each.rpartition(")")[2].split()[0] == "T" for each in stats)
+
+    eventually(is_frozen, "it stands still")
+
+
+def answers_ping(client: Host, address: str) -> bool:
+    return client.run("ping", "-c1", "-W2", address, check=False).returncode == 0
+
+
+def neighbour(client: Host, address: str) -> str:
+    """What the client's kernel knows of it."""
+    return client.run("ip", "neigh", "show", address).stdout
+
+
 def logged(speaker: SpeakerHandle, event: str) -> list[Logged]:
     return [each for each in list(speaker.messages) if isinstance(each, Logged) and each.event == event]
 
@@ -127,8 +151,11 @@ def test_all_of_an_instance_follows_its_role(director: Host, speaker: SpeakerHan
     assert configure(speaker, INSTANCE) == ""
     speaker.becomes(Role.MASTER)
     eventually(lambda: everything(director), "addresses, route and rule")
+    # Alone it would be MASTER again after three intervals.
+    assert configure(speaker, replace(INSTANCE, advert_interval_us=SLOW_US)) == ""
+    start = len(speaker.messages)
     speaker.send(HandOver(instances=(), reason="test"))
-    speaker.becomes(Role.BACKUP)
+    speaker.becomes(Role.BACKUP, start=start)
     eventually(lambda: nothing(director), "they are gone")
 
 
@@ -146,10 +173,12 @@ def test_a_virtual_mac_that_somebody_sets_down_is_up_again(director: Host, speak
         director.run("ip", "link", "set", "vrrp.51", "down")
         eventually(is_up, "it is up again")
     assert own(director, "vrrp.51") == {"10.9.0.100"}
+    start = len(speaker.messages)
     director.run("ip", "link", "set", "eth0", "down")
-    speaker.becomes(Role.FAULT)
+    speaker.becomes(Role.FAULT, start=start)
+    start = len(speaker.messages)
     director.run("ip", "link", "set", "eth0", "up")
-    speaker.becomes(Role.MASTER)
+    speaker.becomes(Role.MASTER, start=start)
     assert logged(speaker, "virtual_mac_missing") == []
 
 
@@ -159,7 +188,7 @@ def test_a_packet_filter_that_somebody_flushes_is_made_again(director: Host, spe
     eventually(lambda: "10.9.0.100" in listed(director), "the table")
     director.run("nft", "flush", "ruleset")
     eventually(lambda: "10.9.0.100" in listed(director), "it is there again")
-    assert logged(speaker, "packet_filter_removed")
+    eventually(lambda: logged(speaker, "packet_filter_removed"), "it says so")
 
 
 def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: SpeakerHandle) -> None:
@@ -171,7 +200,8 @@ def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: 
     director.run("ip", "address", "del", "2001:db8::101/128", "dev", "eth0")
     director.run("ip", "rule", "del", "from", "10.9.0.100")
     eventually(lambda: everything(director), "excluded VIP and rule are back")
-    director.run("ip", "address", "flush", "dev", "eth0")
+    # It gives up where something comes back each time that it looks; what it has flushed is flushed.
+    director.run("ip", "address", "flush", "dev", "eth0", check=False)
     director.run("ip", "address", "add", "10.9.0.1/24", "dev", "eth0")
     eventually(lambda: everything(director), "after a flush")
 
@@ -179,16 +209,18 @@ def test_what_somebody_removes_by_hand_is_back_at_once(director: Host, speaker: 
 def test_it_corrects_but_does_not_fight(director: Host, speaker: SpeakerHandle) -> None:
     configure(speaker, replace(INSTANCE, routes=(), rules=()))
     eventually(lambda: own(director) == ALL, "addresses")
-    until = time.monotonic() + 1.5
-    taken_off = 0
     with inside(director.namespace):
         netlink = Rtnetlink()
         request = encode_removal(IPv4Address("10.9.0.100"), 32, socket.if_nametoindex("eth0"))
-    while time.monotonic() < until:
-        taken_off += netlink.change([request]) == [0]
+    times = 20
+    rounds: list[float] = []
+    while len(rounds) < times:
+        eventually(lambda: netlink.change([request]) == [0], "it is there to be taken off")
+        rounds.append(time.monotonic())
     netlink.close()
-    # Ten times a second, and the renewals in between.
-    assert 2 <= taken_off <= 20
+    # Ten times a second, and the renewals in between; what stands still here or there only makes it longer.
+    took_s = rounds[-1] - rounds[0]
+    assert times - 1 <= 3 + took_s / RESTORE_PAUSE_S + took_s / RENEW_EVERY_S, took_s
     eventually(lambda: own(director) == ALL, "addresses again")
 
 
@@ -204,7 +236,7 @@ def test_foreign_addresses_and_routes_are_left_alone(director: Host, speaker: Sp
 
 
 def test_left_overs_go_at_start_and_at_reload(director: Host, speaker: SpeakerHandle) -> None:
-    backup = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000)
+    backup = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=SLOW_US)
     for address in ("10.9.0.100/24", "10.9.0.101/32", "2001:db8::101/64"):
         director.run("ip", "address", "add", address, "dev", "eth0")
     director.run("ip", "route", "add", "192.0.2.0/24", "via", "10.9.0.77", "protocol", "18")
@@ -225,10 +257,10 @@ def test_killed_it_leaves_no_address_and_its_successor_cleans_up_the_rest(
     speaker.kill()
     # Nobody does anything: the kernel takes the addresses off, and with one of them the route that prefers it.
     eventually(lambda: own(director) == set(), "addresses expire")
-    assert routes(director) == []
+    eventually(lambda: routes(director) == [], "the route goes")
     assert rules(director) == ["10.9.0.100"]
     with SpeakerHandle(director) as successor:
-        configure(successor, replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000))
+        configure(successor, replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=SLOW_US))
         assert nothing(director)
 
 
@@ -238,7 +270,7 @@ def test_the_supervisors_bequest_takes_all_of_it_off(director: Host, speaker: Sp
     with inside(director.namespace):
         bequest = Bequest()
         bequest.prepare([INSTANCE])
-        speaker.process.send_signal(signal.SIGSTOP)
+        freeze(speaker)
         assert bequest.execute(frozenset({"VI_1"})) == ()
     assert nothing(director)
     with inside(director.namespace):
@@ -320,7 +352,7 @@ def test_static_entries_are_on_while_it_runs(director: Host, speaker: SpeakerHan
     address = StaticAddress(address="10.4.0.1", prefix_length=24, interface="eth0")
     route = Route(destination="198.51.100.0/24", via="10.4.0.9")
     rule = Rule(family=4, selectors=(("from", "10.4.0.1/32"),), action=("table", "100"))
-    quiet = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=10_000_000)
+    quiet = replace(INSTANCE, initial_role=Role.BACKUP, advert_interval_us=SLOW_US)
     configure(speaker, quiet, static_addresses=(address,), static_routes=(route,), static_rules=(rule,))
     shown = "10.4.0.1/24" in director.run("ip", "address", "show", "dev", "eth0").stdout
     assert (shown, routes(director), rules(director)) == (True, ["198.51.100.0/24"], ["10.4.0.1"])
@@ -345,8 +377,8 @@ def test_a_virtual_mac_answers_adverts_and_goes_with_an_orderly_stop(
         garps = eventually(lambda: ear.garps(IPv4Address("10.9.0.100")), "gratuitous ARP")
         assert {each.source_mac for each in garps} == {"00:00:5e:00:01:33"}
         eventually(ear.adverts, "adverts")
-        assert client.run("ping", "-c1", "-W2", "10.9.0.100", check=False).returncode == 0
-        assert "00:00:5e:00:01:33" in client.run("ip", "neigh", "show", "10.9.0.100").stdout
+        eventually(lambda: answers_ping(client, "10.9.0.100"), "an answer")
+        assert "00:00:5e:00:01:33" in neighbour(client, "10.9.0.100")
     speaker.send(Stop())
     assert speaker.process.wait(timeout=60) == 0, speaker.messages[-3:]
     assert "vrrp.51" not in director.run("ip", "link").stdout
@@ -415,8 +447,8 @@ def test_an_ipv6_instance_speaks_and_answers_with_its_virtual_mac(
         assert frame[6:12].hex(":") == "00:00:5e:00:02:33"
         assert frame[22:26] == bytes.fromhex("fe800000")
         # It speaks before it has put the address on, and the client's kernel asks once a second.
-        eventually(lambda: client.run("ping", "-c1", "-W1", "2001:db8::100", check=False).returncode == 0, "an answer")
-        assert "00:00:5e:00:02:33" in client.run("ip", "neigh", "show", "2001:db8::100").stdout
+        eventually(lambda: answers_ping(client, "2001:db8::100"), "an answer")
+        assert "00:00:5e:00:02:33" in neighbour(client, "2001:db8::100")
     speaker.send(Stop())
     assert speaker.process.wait(timeout=60) == 0
     assert "vrrp6.51" not in director.run("ip", "link").stdout
@@ -449,7 +481,7 @@ def test_settings_and_packets_that_are_not_accepted(lab: Lab, director: Host, sp
     assert director.run("cat", igmp).stdout == "0\n"
     for address in ALL:
         assert client.run("ping", "-c1", "-W0.3", address, check=False).returncode == 1
-        assert director.mac() in client.run("ip", "neigh", "show", address).stdout
+        eventually(lambda each=address: director.mac() in neighbour(client, each), "its neighbours find it")
     assert speaker.status().instances[0].role is Role.MASTER
     speaker.send(Stop())
     speaker.process.wait(timeout=60)
@@ -463,7 +495,7 @@ def test_more_events_than_the_socket_holds_do_not_hide_a_vip_that_was_taken_off(
 ) -> None:
     configure(speaker, replace(INSTANCE, routes=(), rules=()), settings=SpeakerSettings(vip_lifetime_s=0))
     eventually(lambda: own(director) == ALL, "addresses")
-    speaker.process.send_signal(signal.SIGSTOP)
+    freeze(speaker)
     # More than a megabyte of events, while nobody reads; the one that matters comes when there is no room any more.
     batch = tmp_path / "batch"
     batch.write_text(

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from datetime import datetime
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from haxlb.cli.client import ask
 from haxlb.daemon.control import Answer, Failover, Resume, Step, Swap
 from haxlb.model.node import Role
+from haxlb.model.status import AlarmStatus
 from tests.netns.site import ONE, VIP, Director, carries_xdp, configuration, has_vip
 from tests.netns.standin import LIMIT_S, addresses, eventually, whole_lines
 
@@ -30,11 +32,18 @@ def test_who_reads_json_lines_meets_nothing_else(site):
     assert found["line"] == one.config.read_text().splitlines().index("vrrp_instance VI_1 {") + 1
 
 
+def serves(one: Director) -> None:
+    """It is MASTER and forwards; a speaker waits five seconds for the data plane, and a busy machine takes longer."""
+    one.becomes(Role.MASTER)
+    eventually(
+        lambda: carries_xdp(one) and (status := one.status()) and status.data_plane.links, "the forwarder is in force"
+    )
+
+
 def test_one_director_from_start_to_stop(site):
     one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
+    serves(one)
     assert has_vip(one)
-    assert carries_xdp(one)
 
     shown = one.cli("show", "--json")
     assert shown.returncode == 0
@@ -74,14 +83,14 @@ def test_a_killed_speaker_leaves_no_address_and_comes_back(site):
     one = site.director("lb1", 150, settings="processes:\n  spare_speaker: false\n").start()
     one.becomes(Role.MASTER)
     pid = one.pid("speaker")
-    killed_ns = time.time_ns()
+    before_ns = time.time_ns()
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=killed_ns), "priority 0 in its stead")
+    killed_ns = time.time_ns()
+    zero = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0 in its stead")[0]
     # One advert may have been under way.
-    assert [each.priority for each in site.ear.adverts_of(ONE, since_ns=killed_ns)].index(0) <= 1
+    assert len([each for each in site.ear.adverts_of(ONE, since_ns=killed_ns) if each.at_ns < zero.at_ns]) <= 1
     eventually(lambda: "process_died" in one.events(), "the death is in the log")
-    one.becomes(Role.MASTER)
-    assert one.pid("speaker") != pid
+    eventually(lambda: one.pid("speaker") not in (0, pid) and one.role() is Role.MASTER, "another one is MASTER")
     status = one.status()
     assert [each.restarts for each in status.processes if each.name == "speaker"] == [1]
     assert any("was killed by signal 9" in line and "MASTER -> INIT" in line for line in status.history)
@@ -89,9 +98,10 @@ def test_a_killed_speaker_leaves_no_address_and_comes_back(site):
 
 def test_swap_and_a_killed_checker_do_not_touch_the_data_plane(site):
     one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
+    serves(one)
     assert ask(one.runtime_dir, Swap()).ok
-    assert one.status().data_plane.swaps == 1
+    # A checker that does not answer at once is shown as it was.
+    eventually(lambda: (status := one.status()) and status.data_plane.swaps == 1, "it is counted")
     assert carries_xdp(one)
     pid = one.pid("checker")
     os.kill(pid, signal.SIGKILL)
@@ -101,9 +111,14 @@ def test_swap_and_a_killed_checker_do_not_touch_the_data_plane(site):
 
 
 def test_reload_takes_what_changed_and_refuses_what_is_bad(site):
-    one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
-    text = one.config.read_text()
+    def announced_once(text: str) -> str:
+        """Without the second set of announcements, five seconds after the first: what is heard is the reload's."""
+        return text.replace("advert_int 0.1", "advert_int 0.1\n    garp_master_delay 0")
+
+    one = site.director("lb1", 150)
+    text = announced_once(one.config.read_text())
+    one.config.write_text(text)
+    serves(one.start())
 
     one.config.write_text(text.replace("interface eth0", "interface eth7"))
     refused = one.cli("reload")
@@ -122,7 +137,8 @@ def test_reload_takes_what_changed_and_refuses_what_is_bad(site):
     assert one.status().config_problem == ""
     assert site.ear.garps(VIP, before_ns) == []
 
-    one.config.write_text(configuration("lb1", 150, vips=("10.8.0.100/24", "10.8.0.101/24")))
+    more = configuration("lb1", 150, vips=("10.8.0.100/24", "10.8.0.101/24"))
+    one.config.write_text(announced_once(more))
     assert one.cli("reload").returncode == 0
     assert has_vip(one, IPv4Address("10.8.0.101"))
     assert has_vip(one)
@@ -169,14 +185,13 @@ def test_a_working_directory_that_is_gone_is_not_missed(site, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     one = site.director("lb1", 150).start("sh", "-c", f'cd {gone} && rmdir {gone} && exec "$@"', "sh")
-    one.becomes(Role.MASTER)
-    assert carries_xdp(one)
+    serves(one)
     assert one.cli("swap").returncode == 0
 
 
 def test_signals_that_ask_keepalived_for_dumps_end_nobody(site):
     one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
+    serves(one)
     pids = {name: one.pid(name) for name in ("speaker", "checker")}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         os.killpg(one.process.pid, number)
@@ -197,15 +212,16 @@ def test_scripts_that_hang_delay_the_end_and_no_hand_over(site, tmp_path):
     before_ns = time.time_ns()
     one.process.send_signal(signal.SIGTERM)
     farewell = eventually(lambda: site.ear.adverts_of(ONE, 0, since_ns=before_ns), "priority 0")
-    assert (farewell[0].at_ns - before_ns) / 1e6 < 2000, "before the script is given up"
     assert one.process.wait(timeout=LIMIT_S) == 0
-    assert one.host.pids() == []
+    given_up = next(each for each in map(json.loads, whole_lines(one.log)) if each["event"] == "notify_ended")
+    assert farewell[0].at_ns / 1e9 < datetime.fromisoformat(given_up["timestamp"]).timestamp()
+    eventually(lambda: one.host.pids() == [], "nothing of it is left")
     assert "process_killed" not in one.events()
 
 
 def test_services_that_are_no_longer_configured_at_the_next_start_are_not_forwarded(site):
     one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
+    serves(one)
     assert one.stop() == 0
     assert carries_xdp(one)
     one.config.write_text(configuration("lb1", 150, servers=False))
@@ -235,10 +251,10 @@ def test_a_planned_hand_over_and_back(site, unicast):
     two.becomes(Role.MASTER)
     assert (has_vip(one), has_vip(two)) == (False, True)
     # Its priority is higher, and it stays BACKUP: five master_down_intervals are enough to see it.
-    for _ in range(20):
-        assert one.status().instances[0].yielded
-        time.sleep(0.1)
-    assert one.role() is Role.BACKUP
+    received = one.status().instances[0].adverts_received
+    eventually(lambda: one.status().instances[0].adverts_received >= received + 20, "adverts of lb2")
+    (instance,) = one.status().instances
+    assert (instance.role, instance.yielded) == (Role.BACKUP, True)
     assert ask(one.runtime_dir, Resume()).ok
     one.becomes(Role.MASTER)
     two.becomes(Role.BACKUP)
@@ -252,14 +268,15 @@ def test_a_silent_keepalived_is_a_peer_to_hand_over_to(site, tmp_path):
     config = tmp_path / "keepalived.conf"
     config.write_text(configuration("ka", 100, servers=False))
     pids = ("-p", str(tmp_path / "pid"), "-r", str(tmp_path / "vrrp.pid"))
-    host.start(
-        "keepalived", "-n", "-l", "-P", "-f", str(config), *pids, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
-    )
+    log = tmp_path / "keepalived.log"
+    with log.open("wb") as out:
+        host.start("keepalived", "-n", "-l", "-P", "-f", str(config), *pids, stdout=out, stderr=subprocess.STDOUT)
 
-    def joined() -> bool:
-        return "224.0.0.18" in host.run("ip", "maddress", "show", "dev", "eth0").stdout
+    def listens() -> bool:
+        joined = "224.0.0.18" in host.run("ip", "maddress", "show", "dev", "eth0").stdout
+        return joined and any("Entering BACKUP STATE" in line for line in whole_lines(log))
 
-    eventually(joined, "it listens")
+    eventually(listens, "it listens")
     done = one.cli("failover")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10.8.0.2 listens to VRRP (224.0.0.18) on eth0" in done.stdout
@@ -328,7 +345,7 @@ def test_without_bcc_it_is_refused_and_runs_nothing(site, tmp_path):
 
 def test_a_killed_supervisor_takes_the_speaker_along_and_can_be_started_again(site):
     one = site.director("lb1", 150).start()
-    one.becomes(Role.MASTER)
+    serves(one)
     before_ns = time.time_ns()
     one.process.kill()
     eventually(lambda: not has_vip(one), "the speaker hands over")
@@ -344,9 +361,14 @@ def test_a_host_that_answers_for_our_address_raises_an_alarm(site):
     one = site.director("lb1", 150).start()
     one.becomes(Role.MASTER)
     site.client.run("ip", "address", "add", f"{VIP}/32", "dev", "eth0")
-    alarms = eventually(lambda: one.status().alarms, "the alarm")
-    assert [alarm.key for alarm in alarms] == [f"vip-conflict/{VIP}"]
-    assert site.client.mac() in alarms[0].summary
+
+    def conflicts() -> list[AlarmStatus]:
+        status = one.status()
+        return [each for each in status.alarms if each.key.startswith("vip-conflict/")] if status else []
+
+    (alarm,) = eventually(conflicts, "the alarm")
+    assert alarm.key == f"vip-conflict/{VIP}"
+    assert site.client.mac() in alarm.summary
     assert "ALARM vip-conflict" in one.cli("show").stdout
     assert one.role() is Role.MASTER
 
@@ -359,17 +381,22 @@ def test_mqtt_says_master_and_the_last_will_says_offline(site, tmp_path):
     settings = "mqtt:\n  host: 10.8.0.10\n  site: test\n  keepalive_s: 1\n"
     one = site.director("lb1", 150, settings=settings).start()
     one.becomes(Role.MASTER)
-    eventually(lambda: one.status().mqtt == "connected", "connected")
+    eventually(lambda: (status := one.status()) and status.mqtt == "connected", "connected")
 
     def held(topic: str) -> str:
         listen = ("mosquitto_sub", "-h", "127.0.0.1", "-t", topic, "-C", "1", "-W", "1")
         return site.client.run(*listen, check=False).stdout.strip()
 
     eventually(lambda: held("haxlb/test/lb1/vrrp/VI_1/state") == "MASTER", "the role")
-    assert held("haxlb/test/lb1/availability") == "online"
-    assert json.loads(held("haxlb/test/vrrp/51/claims/lb1/VI_1"))["master"] is True
-    state = json.loads(eventually(lambda: held("haxlb/test/lb1/state"), "the snapshot"))
-    assert state["expires_at"] > time.time()
+    # Each is asked for until it comes: who holds it, or asks, may be kept waiting for longer than mosquitto_sub waits.
+    eventually(lambda: held("haxlb/test/lb1/availability") == "online", "it is there")
+    claim = json.loads(eventually(lambda: held("haxlb/test/vrrp/51/claims/lb1/VI_1"), "the claim"))
+    assert claim["master"] is True
+
+    def expires_at() -> float:
+        return float(json.loads(held("haxlb/test/lb1/state") or "{}").get("expires_at", 0))
+
+    eventually(lambda: expires_at() > time.time(), "a snapshot that holds")
     one.process.kill()
     eventually(lambda: held("haxlb/test/lb1/availability") == "offline", "the last will")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -167,7 +168,7 @@ def test_a_silent_link(lab):
     done = listen(lab.hosts["b"], "eth0", "--seconds", "0.2", "--vrid", "250")
     assert done.returncode == 0
     assert done.stdout.startswith("nobody speaks VRRP here")
-    assert "\n0 adverts in 0." in done.stdout
+    assert re.search(r"\n0 adverts in \d+\.\d s\n", done.stdout)
 
 
 @pytest.mark.parametrize("words", [("eth0", "--seconds", "0"), ("eth0", "--vrid", "256"), ()])
@@ -181,7 +182,7 @@ def test_events_come_at_once_and_the_summary_at_sigterm(lab, mouth, tmp_path):
         process = lab.hosts["b"].start(str(HAXLB), "vrrp", "listen", "eth0", stdout=stream, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stderr.readline() == b"listening for VRRP on eth0\n"
-    mouth.say(FRAMES["v2"], ethernet(ipv4(message(2, interval=3, version=2), ttl=9)))
+    mouth.say(FRAMES["v2"], ethernet(ipv4(message(2, interval=30, version=2), ttl=9)))
     eventually(lambda: path.read_text().count("\n") >= 3, "events")
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=60)
@@ -192,7 +193,7 @@ def test_events_come_at_once_and_the_summary_at_sigterm(lab, mouth, tmp_path):
         "  VRID 51 IPv4  10.9.0.1 speaks: v2, priority 150, every 1 s, TTL 255 to 224.0.0.18, VIPs 10.9.0.100\n" in text
     )
     assert "! VRID 51 IPv4  10.9.0.1 dropped: ip_ttl_err at offset 22: TTL 9 instead of 255" in text
-    assert "\nVRID 51 IPv4\n  10.9.0.1 [02:00:00:00:00:01]  speaking, 2 adverts  v2  priority 150  every 3 s" in text
+    assert "\nVRID 51 IPv4\n  10.9.0.1 [02:00:00:00:00:01]  speaking, 2 adverts  v2  priority 150  every 30 s" in text
     assert "    ! 1 adverts that receivers drop: ip_ttl_err\n" in text
     assert "no disagreement\n2 adverts in " in text
 
