@@ -29,7 +29,7 @@ fmt: .venv/.done ## format and fix what can be fixed
 	.venv/bin/ruff check --fix .
 
 test: check ## everything that CI runs; the netns, bpf and interop parts need root. ARGS=… goes to pytest
-	.venv/bin/pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m tests.twice $(ARGS)
 
 demo: .venv/.done ## two directors, three web servers, real traffic, every failure. ARGS=--json for one JSON object
 	@$(SUDO) $(PY) deploy/demo/run.py $(ARGS)
