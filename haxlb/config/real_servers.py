@@ -208,7 +208,7 @@ class RealServerReader:
                 "inexact-value",
                 entry.argument_span,
                 f"weight {entry.value} is taken as {HEAVIEST}, the largest that there is",
-                "only the ratio of the weights counts: divide all of them",
+                "only their ratio counts: divide all weights, and quorum and hysteresis, which are of their sum",
             )
         return min(int(entry.value), HEAVIEST)
 

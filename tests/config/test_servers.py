@@ -112,6 +112,30 @@ def test_a_virtual_server_without_servers_is_left_out(loading, codes):
 
 
 class TestRealServers:
+    def test_a_weight_beyond_16_bits_is_cut_and_said_where_it_stands(self, loading):
+        text = (
+            "virtual_server 10.0.0.1 80 {\nlb_algo rr\nlb_kind DR\nprotocol TCP\nweight 70000\n"
+            "real_server 10.0.0.2 80 {\nweight 65535\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.3 80 {\nweight 65536\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.4 80 {\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.5 80 {\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.6 80 {\nweight 2147483648\nTCP_CHECK {\n}\n}\n}\n"
+        )
+        loaded = loading(text)
+        assert [each.weight for each in loaded.config.virtual_servers[0].real_servers] == [65535] * 5
+        said = [(each.severity.value, each.code, each.span.line, each.message) for each in loaded.diagnostics]
+        assert said == [
+            ("warning", "inexact-value", 5, "weight 70000 is taken as 65535, the largest that there is"),
+            ("warning", "inexact-value", 12, "weight 65536 is taken as 65535, the largest that there is"),
+            # As keepalived 2.2.7 refuses it, too.
+            (
+                "error",
+                "bad-value",
+                25,
+                "weight: `2147483648` is out of range; the default counts: that of the virtual server",
+            ),
+        ]
+
     def test_inheritance(self, server):
         made, _ = server("weight 7", "inhibit_on_failure")
         assert (made.real_servers[0].weight, made.real_servers[0].inhibit_on_failure) == (7, True)
