@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -53,7 +54,7 @@ class Meeting:
         self._ear = Ear(self._client.namespace)
 
     def run(self) -> None:
-        with self._ear:
+        with self._ear, contextlib.closing(self._frr):
             self._run()
 
     def _run(self) -> None:
