@@ -142,6 +142,33 @@ class TestRealServers:
         made, _ = server("weight 7", "inhibit_on_failure", real="weight 0\ninhibit_on_failure no")
         assert (made.real_servers[0].weight, made.real_servers[0].inhibit_on_failure) == (0, False)
 
+    @pytest.mark.parametrize(
+        ("of_service", "real", "expected"),
+        [
+            ((), "", None),
+            ((), "alpha", True),
+            ((), "alpha no", None),
+            ((), "TCP_CHECK {\nalpha\n}", True),
+            ((), "alpha\nTCP_CHECK {\nalpha false\n}", None),
+            ((), "TCP_CHECK {\n}\nTCP_CHECK {\nconnect_port 81\nalpha\n}", True),
+            (("alpha",), "", None),
+            (("alpha",), "alpha no", False),
+            (("alpha",), "alpha no\nTCP_CHECK {\nalpha yes\n}", None),
+            (("alpha",), "HTTP_GET {\nalpha off\nurl {\npath /\n}\n}", False),
+        ],
+    )
+    def test_alpha_of_the_check_before_that_of_the_server_before_that_of_the_virtual_server(
+        self, server, of_service, real, expected
+    ):
+        made, said = server(*of_service, real=real)
+        assert (made.alpha, made.real_servers[0].alpha, said) == (bool(of_service), expected, [])
+
+    def test_a_sorry_server_that_keeps_its_flows(self, server):
+        made, said = server("sorry_server 10.0.0.9 80", "sorry_server_inhibit")
+        assert (made.sorry_server.inhibit_on_failure, said) == (True, [])
+        made, said = server("sorry_server 10.0.0.9 80", "inhibit_on_failure")
+        assert (made.sorry_server.inhibit_on_failure, said) == (False, [])
+
     def test_another_port_is_reset_but_checked(self, loading, codes):
         text = (
             "virtual_server 10.0.0.1 80 {\nlb_algo rr\nlb_kind DR\nprotocol TCP\n"
