@@ -18,7 +18,7 @@ from tests.bpf.books import expect_books
 from tests.bpf.plane import Plane
 from tests.bpf.sentences import PAUSES, VIRTUAL_MAC, changed, changes, frames, tables
 
-pytestmark = pytest.mark.bpf
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 WORDS = st.one_of(frames(), frames(), frames(), frames(), frames(), frames(), tables(), changes(), PAUSES)
 

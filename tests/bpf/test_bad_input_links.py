@@ -29,7 +29,7 @@ from tests.bpf.wire import Wire, Witnessed
 from tests.forwarding.tables import server, table
 from tests.netns.standin import eventually
 
-pytestmark = [pytest.mark.bpf, pytest.mark.netns]
+pytestmark = [pytest.mark.bpf, pytest.mark.netns, pytest.mark.timeout(900)]
 
 ROOT = Path(haxlb.__file__).parent.parent
 FEATURES = Features.parse("stateful")

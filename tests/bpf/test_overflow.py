@@ -21,7 +21,7 @@ from tests.bpf.frames import tcp
 from tests.bpf.plane import FLOW_TABLES, Plane
 from tests.forwarding.tables import VIP, server, service
 
-pytestmark = pytest.mark.bpf
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 ROUNDS = 3000
 
@@ -140,6 +140,7 @@ def test_no_sweep_hides_a_flow_that_has_just_spilled(plane: Plane, crowd: Crowd)
     *first, late = crowd(5)
     for one in first:
         establish(plane, one)
+    syn, ack = tcp("S", **late), tcp("A", **late)
     ended = threading.Event()
     cleared = 0
 
@@ -156,9 +157,9 @@ def test_no_sweep_hides_a_flow_that_has_just_spilled(plane: Plane, crowd: Crowd)
     try:
         while turns < ROUNDS or not cleared:
             turns += 1
-            reached = plane.server(tcp("S", **late))
+            reached = plane.server(syn)
             known = plane.verdicts()["forwarded"]
-            if plane.server(tcp("A", **late)) != reached or plane.verdicts()["forwarded"] == known:
+            if plane.server(ack) != reached or plane.verdicts()["forwarded"] == known:
                 strayed.append(turns)
             empty(plane, "overflow")
     finally:
