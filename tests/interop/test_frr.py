@@ -17,7 +17,7 @@ from tests.interop.frr import Frr
 from tests.interop.stories import Story
 from tests.netns.standin import Ear, eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 VRID = 5
 VIPS = {4: "10.9.0.105/24", 6: "2001:db8::105/64"}
 MACS = {4: f"00:00:5e:00:01:{VRID:02x}", 6: f"00:00:5e:00:02:{VRID:02x}"}
