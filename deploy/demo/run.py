@@ -261,16 +261,20 @@ def perform(name: str, measure_s: float, patience_s: float) -> tuple[list[PhaseR
     stage = Stage(f"hx{name}", Path(f"/run/haxlb-{name}"))
     with stage:
         play = Play(stage, measure_s, patience_s)
+        allowance_ms = GAP_ALLOWANCE_MS + patience_s * 1000
+        tells = True
         try:
             rows = play.perform()
-        except HaxlbError:
-            for director in stage.directors:
-                say(director.tail())
+            missed = shortfalls(rows, removed_us=play.removed_us, allowance_ms=allowance_ms)
+            tells = bool(missed)
+        except KeyboardInterrupt:
+            tells = False
             raise
         finally:
+            for director in stage.directors if tells else ():
+                say(director.tail())
             say("removing all of it")
-    allowance_ms = GAP_ALLOWANCE_MS + patience_s * 1000
-    return rows, play.notes, shortfalls(rows, removed_us=play.removed_us, allowance_ms=allowance_ms)
+    return rows, play.notes, missed
 
 
 def main() -> int:
