@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import ROOT, Block, Grammar
-from keepalived_compat.lexer import Part, PlacedCut
+from keepalived_compat.lexer import PlacedCut
 from keepalived_compat.source import Piece, Pieces, Word
 from keepalived_compat.tree import Body, Statement
 
@@ -48,22 +48,20 @@ class Parser:
         self._lines = lines
         self._missing = sum([cut[1] for cut, _, _ in lines])
         for number, (cut, file, line) in enumerate(lines):
-            parts = cut[0]
-            for part in parts:
-                brace, pieces = part
+            for place, (brace, pieces) in enumerate(cut[0]):
                 if not brace:
-                    self._statement(Statement(pieces, file, line), number, part)
+                    self._statement(Statement(pieces, file, line), number, place)
                 elif brace == "{":
                     self._open(pieces, file, line)
                 else:
-                    self._close(pieces[0], file, line, first=part is parts[0])
+                    self._close(pieces[0], file, line, first=not place)
         self._lines = []
         self._expect_body()
         self._finish()
         return self._root
 
-    def _statement(self, statement: Statement, number: int, part: Part) -> None:
-        """Take a statement, which is this part of the line of this number."""
+    def _statement(self, statement: Statement, number: int, place: int) -> None:
+        """Take a statement, which is the part at this place of the line of this number."""
         frame = self._stack[-1]
         if frame.awaits:
             self._expect_body()
@@ -71,21 +69,21 @@ class Parser:
         text = statement.pieces[0][0]
         keyword = frame.rows.get(text)
         if keyword is None:
-            self._resynchronise(statement.keyword, opens=self._opens_after(number, part))
+            self._resynchronise(statement.keyword, opens=self._opens_after(number, place))
             frame = self._stack[-1]
             keyword = frame.rows.get(text)
         frame.body.statements.append(statement)
         frame.awaits = keyword is not None and keyword.body is not None
 
-    def _opens_after(self, number: int, part: Part) -> bool:
+    def _opens_after(self, number: int, place: int) -> bool:
         """An opening brace comes next."""
         parts = self._lines[number][0].parts
-        # What a definition puts in has the definition's place: two parts may be equal.
-        index = next(index for index, each in enumerate(parts) if each is part)
-        parts = parts[index + 1 :]
-        if not parts and number + 1 < len(self._lines):
-            parts = self._lines[number + 1][0].parts
-        return bool(parts) and parts[0][0] == "{"
+        place += 1
+        if place == len(parts):
+            if number + 1 == len(self._lines):
+                return False
+            parts, place = self._lines[number + 1][0].parts, 0
+        return place < len(parts) and parts[place][0] == "{"
 
     def _open(self, brace: Pieces, file: str, line: int) -> None:
         statements = self._stack[-1].body.statements

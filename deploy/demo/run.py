@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from demo.records import Request, decode
+from demo.records import NEW, Request, decode
 from demo.report import (
     GAP_ALLOWANCE_MS,
     Mark,
@@ -42,7 +42,7 @@ ADVERT_MS = 1000.0
 FALL_MS = 3000.0
 """Until a killed server is out, at most: a whole delay_loop, then one retry (docs/tutorial/keepalived.conf)."""
 FEWEST = 120
-"""Requests of a phase: of fewer the servers' shares would be those of chance."""
+"""Requests of a phase on new connections: of fewer the servers' shares would be those of chance."""
 
 
 def now_us() -> int:
@@ -76,7 +76,11 @@ class Play:
         """Let the load go on for a while: the one place where time is what is wanted."""
         time.sleep(self._measure_s)
         began = self.marks[-1].at_us
-        self.wait_for("the client goes on", lambda: self._ended(lambda each: each.started_us >= began) >= FEWEST, 60)
+
+        def counts(request: Request) -> bool:
+            return request.kind == NEW and request.started_us >= began
+
+        self.wait_for("the client goes on", lambda: self._ended(counts) >= FEWEST, 60)
 
     def wait_for(self, what: str, fact: Callable[[], bool], seconds: float) -> None:
         """As `demo.stage.wait_for`, and with the patience that was asked for."""
@@ -257,16 +261,20 @@ def perform(name: str, measure_s: float, patience_s: float) -> tuple[list[PhaseR
     stage = Stage(f"hx{name}", Path(f"/run/haxlb-{name}"))
     with stage:
         play = Play(stage, measure_s, patience_s)
+        allowance_ms = GAP_ALLOWANCE_MS + patience_s * 1000
+        tells = True
         try:
             rows = play.perform()
-        except HaxlbError:
-            for director in stage.directors:
-                say(director.tail())
+            missed = shortfalls(rows, removed_us=play.removed_us, allowance_ms=allowance_ms)
+            tells = bool(missed)
+        except KeyboardInterrupt:
+            tells = False
             raise
         finally:
+            for director in stage.directors if tells else ():
+                say(director.tail())
             say("removing all of it")
-    allowance_ms = GAP_ALLOWANCE_MS + patience_s * 1000
-    return rows, play.notes, shortfalls(rows, removed_us=play.removed_us, allowance_ms=allowance_ms)
+    return rows, play.notes, missed
 
 
 def main() -> int:

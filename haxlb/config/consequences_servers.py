@@ -30,7 +30,7 @@ def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Conse
             name=name,
             fate=Fate.ADDED,
             reason=f"it is new, with {counted((number, 'real server', 'real servers')) or 'no real server'}",
-            effects=(f"its real servers count as {_assumed(server)} until their checks know",),
+            effects=(f"its real servers count as {_assumed(server, server.real_servers)} until their checks know",),
         )
     for name in old:
         if name not in new:
@@ -43,8 +43,9 @@ def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Conse
             )
 
 
-def _assumed(server: VirtualServer) -> str:
-    return "down (alpha)" if server.alpha else "up"
+def _assumed(service: VirtualServer, servers: tuple[RealServer, ...]) -> str:
+    down = {service.alpha if each.alpha is None else each.alpha for each in servers} or {service.alpha}
+    return "up, those with alpha as down," if len(down) > 1 else "down (alpha)" if down.pop() else "up"
 
 
 def _retuned_server(old: VirtualServer, new: VirtualServer, known: frozenset[Check]) -> Iterator[Consequence]:
@@ -101,7 +102,9 @@ def _real_server(
 ) -> Consequence:
     name = f"{service.name} {new.key}"
     if old is None:
-        effect = f"counts as {_assumed(service)} until its checks know" if new.checks else "has no check: it is up"
+        effect = (
+            f"counts as {_assumed(service, (new,))} until its checks know" if new.checks else "has no check: it is up"
+        )
         return Consequence(kind="real_server", name=name, fate=Fate.ADDED, reason="it is new", effects=(effect,))
     if old == new:
         return Consequence(kind="real_server", name=name, fate=Fate.KEPT)
@@ -123,6 +126,8 @@ def _real_server_effects(old: RealServer, new: RealServer, known: frozenset[Chec
         )
     if method_of(old) != method_of(new):
         yield f"its packets, also those of connections, are sent by {method_text(method_of(new))} from now on"
+    if old.alpha != new.alpha:
+        yield "alpha counts for servers that are new"
     if (old.upper_threshold, old.lower_threshold) != (new.upper_threshold, new.lower_threshold):
         yield "the number of its connections is judged anew at its next one"
     if old.checks == new.checks:

@@ -35,6 +35,8 @@ def virtual_server_lines(server: VirtualServer, *, mails: bool) -> Iterator[str]
         yield f"sorry_server {_place(server.sorry_server)}"
         if method_of(server.sorry_server) != method:
             yield f"sorry_server_lvs_method {method_text(method_of(server.sorry_server))}"
+        if server.sorry_server.inhibit_on_failure:
+            yield "sorry_server_inhibit"
     for each in server.real_servers:
         yield from block(f"real_server {_place(each)}", _real_server(each, method, mails=mails))
 
@@ -75,6 +77,8 @@ def _real_server(server: RealServer, method: Method, *, mails: bool) -> Iterator
         yield f"lthreshold {server.lower_threshold}"
     if server.inhibit_on_failure:
         yield "inhibit_on_failure"
+    if server.alpha is not None:
+        yield f"alpha {'true' if server.alpha else 'false'}"
     yield from scripts(("notify_up", server.notify_up), ("notify_down", server.notify_down))
     yield from boolean("smtp_alert", server.smtp_alert, default=mails)
     for each in server.checks:

@@ -11,7 +11,7 @@ from haxlb.config.defaults import Defaults
 from haxlb.config.server_head import Head
 from haxlb.config.server_method import Method, read_method
 from haxlb.model.addresses import IPAddress, Protocol
-from haxlb.model.node import ForwardingMethod, RealServer
+from haxlb.model.node import CheckKind, ForwardingMethod, RealServer
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 
@@ -23,6 +23,7 @@ _OPTIONS = frozenset(
 )
 """What most real servers of a large file do not say."""
 _NOTHING = Section("real_server")
+_CHECKS = frozenset(each.value for each in CheckKind)
 
 PlacedReal = tuple[RealServer, Entry]
 """A server, and the line that opens it."""
@@ -92,7 +93,12 @@ class RealServerReader:
         method = method or self._service.method
         if not self._fits(entry, method):
             return None
-        sorry = RealServer(address=entry.value[0], port=self._port(entry, method), **_method_fields(method))
+        sorry = RealServer(
+            address=entry.value[0],
+            port=self._port(entry, method),
+            inhibit_on_failure=self._section.has("sorry_server_inhibit"),
+            **_method_fields(method),
+        )
         self._placed.append((sorry, entry))
         return sorry
 
@@ -120,9 +126,22 @@ class RealServerReader:
             address=address,
             port=self._port(entry, method),
             weight=weight,
+            alpha=self._alpha(section),
             checks=checks,
             **options,
         )
+
+    def _alpha(self, section: Section) -> bool | None:
+        """None where it is that of the virtual server. One of its checks that has it is enough."""
+        usual = self._section.has("alpha")
+        alpha = bool(section.value("alpha", usual))
+        of_checks = [
+            each.section.value("alpha", alpha)
+            for each in section.entries
+            if each.keyword.name in _CHECKS and each.section is not None
+        ]
+        alpha = any(of_checks) if of_checks else alpha
+        return None if alpha is usual else alpha
 
     def _method(self, section: Section) -> Method:
         line = section.entry("lvs_method")
@@ -208,7 +227,7 @@ class RealServerReader:
                 "inexact-value",
                 entry.argument_span,
                 f"weight {entry.value} is taken as {HEAVIEST}, the largest that there is",
-                "only the ratio of the weights counts: divide all of them",
+                "only their ratio counts: divide all weights, and quorum and hysteresis, which are of their sum",
             )
         return min(int(entry.value), HEAVIEST)
 

@@ -178,7 +178,7 @@ def _sorry_status(pool: Pool, neighbours: Neighbours, counters: Counters, epoch:
     status = RealServerStatus(
         address=sorry.address,
         port=sorry.port,
-        weight=max(1, sorry.weight),
+        weight=0 if sorry.inhibit_on_failure and not pool.sorry_serves else max(1, sorry.weight),
         up=True,
         in_pool=pool.sorry_serves and way.next_hop is not None,
         reason=way.reason or ("serves: no quorum" if pool.sorry_serves else "waits: the quorum is up"),

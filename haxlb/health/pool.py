@@ -67,6 +67,11 @@ class Member:
     """Its share of the pool's alive weight."""
 
 
+def starts_down(virtual_server: VirtualServer, server: RealServer) -> bool:
+    """Whether a server of which nothing is known is down until its checks have passed (`alpha`)."""
+    return virtual_server.alpha if server.alpha is None else server.alpha
+
+
 def member_name(virtual_server: str, server: RealServer) -> str:
     """How a real server of a virtual server is remembered when the process ends."""
     return f"{virtual_server} {server.key}"
@@ -108,7 +113,7 @@ class Pool:
                 member.server, member.assumed_up, member.counted = server, member.up, 0
             else:
                 name = member_name(virtual_server.name, server)
-                assumed_up = not server.checks or remembered.get(name, not virtual_server.alpha)
+                assumed_up = not server.checks or remembered.get(name, not starts_down(virtual_server, server))
                 member = Member(server, assumed_up, assumed_up, "not probed yet", now, begins=name not in remembered)
             self.members.setdefault(server.key, member)
 
@@ -142,11 +147,15 @@ class Pool:
         return effects
 
     def serving(self) -> tuple[Serving, ...]:
-        """What the forwarder shall do, server by server, the sorry server last and only while it serves."""
-        sorry = self.virtual_server.sorry_server if self.sorry_serves else None
-        serving = [_serve(member, sorry_serves=sorry is not None) for member in self.members.values()]
-        if sorry is not None:
-            serving.append(_serving(sorry, weight=max(1, sorry.weight), alive=True, is_sorry=True))
+        """What the forwarder shall do, server by server, the sorry server last.
+
+        That is in the pool while it serves; with `sorry_server_inhibit` always, so that its flows end where they are.
+        """
+        sorry, serves = self.virtual_server.sorry_server, self.sorry_serves
+        serving = [_serve(member, sorry_serves=serves) for member in self.members.values()]
+        if sorry is not None and (serves or (sorry.inhibit_on_failure and sorry.key not in self.members)):
+            weight = max(1, sorry.weight) if serves else 0
+            serving.append(_serving(sorry, weight=weight, alive=True, is_sorry=True))
         return tuple(serving)
 
     def _refresh_member(

@@ -19,7 +19,7 @@ from haxlb.linux import bpf, own_macs
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import is_bpffs, unmount
 from haxlb.linux.forwarder import Forwarder
-from haxlb.linux.forwarder_build import compile_forwarder
+from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.errors import HostError, NotPermitted
@@ -75,13 +75,18 @@ def table(scheduler: Scheduler, *, interface: int = LOOPBACK) -> WantedTable:
 
 @contextlib.contextmanager
 def specimen(
-    wanted: WantedTable, *, flow_buckets_log2: int = _BUCKETS_LOG2, features: Features = ALL
+    wanted: WantedTable,
+    *,
+    flow_buckets_log2: int = _BUCKETS_LOG2,
+    features: Features = ALL,
+    python: str = PYTHON,
 ) -> Iterator[Specimen]:
-    """A forwarder in a bpffs of its own, which goes with it. Raises HostError."""
+    """A forwarder in a bpffs of its own, which goes with it; `python` compiles it. Raises HostError."""
     with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
         directory = Path(runtime) / "bpf" / layout.ABI
         try:
-            path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2, features=features))
+            build = compile_forwarder(directory, flow_buckets_log2=flow_buckets_log2, features=features, python=python)
+            path = asyncio.run(build)
             with Maps.open(directory) as maps, contextlib.closing(Forwarder(directory)) as forwarder:
                 own_macs.note(maps, LOOPBACK, OWN_MAC)
                 forwarder.apply(wanted)

@@ -44,6 +44,8 @@ class TrackProcesses:
         self._timer: asyncio.TimerHandle | None = None
         self._sweep: Iterator[None] = iter(())
         self._step: asyncio.Handle | None = None
+        self._once_more = False
+        """Events were lost during the sweep that is under way."""
 
     def watch(self, processes: Iterable[TrackProcess]) -> None:
         """Count exactly these; each is reported soon."""
@@ -81,6 +83,7 @@ class TrackProcesses:
 
     def _begin(self) -> None:
         """Look at all processes, a few at each turn of the loop."""
+        self._once_more = False
         self._sweep = self._table.sweep()
         if self._step is not None:
             self._step.cancel()
@@ -92,6 +95,8 @@ class TrackProcesses:
             return
         self._step = None
         self._tell()
+        if self._once_more:
+            self._begin()
 
     def _cancel(self) -> None:
         for handle in (self._timer, self._step):
@@ -110,7 +115,11 @@ class TrackProcesses:
                 else:
                     self._table.examine(event.pid)
         except BufferError:
-            self._begin()
+            # A sweep that each loss began anew would never end on a host that starts processes all the time.
+            if self._step is None:
+                self._begin()
+            else:
+                self._once_more = True
         if self._told:
             self._tell()
 

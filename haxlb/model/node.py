@@ -285,7 +285,12 @@ class RealServer:
     weight: int = 1
     """0 = drain: established flows stay, no new ones."""
     inhibit_on_failure: bool = False
-    """On failure weight 0 instead of removal: its flows stay."""
+    """On failure weight 0 instead of removal: its flows stay.
+
+    Of a sorry server (`sorry_server_inhibit`): the same while it does not serve.
+    """
+    alpha: bool | None = None
+    """It starts DOWN until its checks succeed; None = as the virtual server says."""
     checks: tuple[Check, ...] = ()
     notify_up: Command = NO_COMMAND
     notify_up_at_start: bool = False

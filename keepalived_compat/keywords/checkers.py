@@ -64,7 +64,7 @@ _CONNECTION: tuple[Keyword, ...] = (
     supported("connect_timeout", _POSITIVE, default="5"),
     not_yet("fwmark", integer(0), Severity.ERROR, "the probe's packets carry no mark"),
 )
-_ALPHA = not_yet("alpha", BOOL, Severity.WARNING, "`alpha` of the virtual server counts for all of its servers")
+_ALPHA = supported("alpha", BOOL, default="that of the real server")
 
 
 def _timing(*, retry: str, delay: str) -> tuple[Keyword, ...]:

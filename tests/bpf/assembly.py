@@ -16,30 +16,34 @@ def instruction(code: int, to: int = 0, source: int = 0, offset: int = 0, value:
     return struct.pack("=BBhi", code, source << 4 | to, offset, value)
 
 
+def _count(counter: int) -> list[bytes]:
+    """One more in element 0 of a per-CPU array of u64; 0 = nowhere. The context is r6 afterwards."""
+    if not counter:
+        return [instruction(0xBF, 6, 1)]
+    return [
+        instruction(0xBF, 6, 1),  # r6 = context
+        instruction(0x62, 10, 0, -4, 0),  # *(u32 *)(r10 - 4) = 0
+        instruction(0xBF, 2, 10),  # r2 = r10
+        instruction(0x07, 2, 0, 0, -4),  # r2 += -4
+        instruction(0x18, 1, 1, 0, counter),  # r1 = the map
+        instruction(0),
+        instruction(0x85, 0, 0, 0, _LOOKUP),
+        instruction(0x15, 0, 0, 3, 0),  # if r0 == 0 goto the end
+        instruction(0x79, 1, 0),  # r1 = *(u64 *)r0
+        instruction(0x07, 1, 0, 0, 1),  # r1 += 1
+        instruction(0x7B, 0, 1),  # *(u64 *)r0 = r1
+    ]
+
+
 def sink(counter: int) -> bytes:
     """Count in element 0 of a per-CPU array of u64, XDP_DROP."""
-    return b"".join(
-        [
-            instruction(0x62, 10, 0, -4, 0),  # *(u32 *)(r10 - 4) = 0
-            instruction(0xBF, 2, 10),  # r2 = r10
-            instruction(0x07, 2, 0, 0, -4),  # r2 += -4
-            instruction(0x18, 1, 1, 0, counter),  # r1 = the map
-            instruction(0),
-            instruction(0x85, 0, 0, 0, _LOOKUP),
-            instruction(0x15, 0, 0, 3, 0),  # if r0 == 0 goto the end
-            instruction(0x79, 1, 0),  # r1 = *(u64 *)r0
-            instruction(0x07, 1, 0, 0, 1),  # r1 += 1
-            instruction(0x7B, 0, 1),  # *(u64 *)r0 = r1
-            instruction(0xB7, 0, 0, 0, _DROP),
-            instruction(0x95),
-        ]
-    )
+    return b"".join([*_count(counter), instruction(0xB7, 0, 0, 0, _DROP), instruction(0x95)])
 
 
-def source(index: int, mac: bytes, *, ports: int = 0) -> bytes:
+def source(index: int, mac: bytes, *, ports: int = 0, counter: int = 0) -> bytes:
     """Address the frame to `mac`, give it a source port by chance, send it out of the interface.
 
-    With `ports` it is one of so many from 1024 on.
+    With `ports` it is one of so many from 1024 on. Counted as by `sink`, if it is to be.
     """
     high, low = struct.unpack("<iH", mac)
     choose = []
@@ -51,7 +55,7 @@ def source(index: int, mac: bytes, *, ports: int = 0) -> bytes:
         ]
     return b"".join(
         [
-            instruction(0xBF, 6, 1),  # r6 = context
+            *_count(counter),
             instruction(0x85, 0, 0, 0, _RANDOM),
             *choose,
             instruction(0x61, 2, 6, 0),  # r2 = data
@@ -142,11 +146,11 @@ def renew(jumps: int, frame: bytes, *, clients: int = 1, at: int = SOURCE_ADDRES
     )
 
 
-def relay(jumps: int, macs: bytes, *, clients: int) -> bytes:
+def relay(jumps: int, macs: bytes, *, clients: int, counter: int = 0) -> bytes:
     """Make the frame a fresh one and tail-call program 0 of the array: a test run hands frames back as they left.
 
     `macs` are its first twelve bytes; it comes from one of `clients` source addresses (a power of two, at most
-    2**16), or with 0 from any port of any address.
+    2**16), or with 0 from any port of any address. Counted as by `sink`, if it is to be.
     """
     first, second, third = struct.unpack("<iii", macs)
     vary = []
@@ -174,7 +178,7 @@ def relay(jumps: int, macs: bytes, *, clients: int) -> bytes:
     ]
     return b"".join(
         [
-            instruction(0xBF, 6, 1),  # r6 = context
+            *_count(counter),
             instruction(0x85, 0, 0, 0, _RANDOM) if clients != 1 else instruction(0xB7, 0, 0, 0, 0),
             instruction(0x61, 2, 6, 0),  # r2 = data
             instruction(0x61, 3, 6, 4),  # r3 = data_end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from haxlb.forwarding.hashing import flow_hash
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.specimen import Specimen, specimen
+from tests.bpf import slow_clock
 from tests.bpf.plane import Plane
 
 Crowd = Callable[..., list[dict[str, object]]]
@@ -24,13 +26,24 @@ Crowd = Callable[..., list[dict[str, object]]]
 @pytest.fixture(scope="session")
 def loaded() -> Iterator[Specimen]:
     # Tunnels and NAT have tests and builds of their own: without them this one takes half the time.
-    with specimen(WantedTable(), flow_buckets_log2=12, features=replace(ALL, tunnel=False, nat=False)) as made:
+    with specimen(
+        WantedTable(), flow_buckets_log2=12, features=replace(ALL, tunnel=False, nat=False), python=slow_clock.PYTHON
+    ) as made:
         yield made
 
 
 @pytest.fixture
 def plane(loaded: Specimen) -> Plane:
     return Plane(loaded)
+
+
+@pytest.fixture
+def one_cpu() -> Iterator[None]:
+    """For what the kernel keeps per CPU, and does not look for elsewhere."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,15 +42,16 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.node import Scheduler
+from tests.bpf import slow_clock
 from tests.bpf.aging import age_flows
 from tests.bpf.any_port import admit
+from tests.bpf.slow_clock import TICKS_PER_SECOND
 
 LOOPBACK = 1
 """Interface index that BPF_PROG_TEST_RUN gives a frame that no context comes with."""
 OWN_MAC = "02:00:00:00:00:aa"
 CLIENT_MAC = "02:00:00:00:00:cc"
 PEER_MAC = "02:00:00:00:00:bb"
-TICKS_PER_SECOND = round(1 / time.clock_getres(6))
 ACTIONS = {bpf.XDP_PASS: Action.PASS, bpf.XDP_DROP: Action.DROP, bpf.XDP_TX: Action.SEND, bpf.XDP_REDIRECT: Action.SEND}
 _TABLES = ("flows", "overflow", "wide_flows", "wide_overflow")
 _ELEMENTS = RING_SLOTS // RING_SLOTS_PER_ELEMENT
@@ -226,7 +226,7 @@ class HandFilled:
 
     def told(self, frame: bytes) -> Verdict:
         """What the oracle says."""
-        return self.oracle.handle(frame, LOOPBACK, time.monotonic() + self._aged_s)
+        return self.oracle.handle(frame, LOOPBACK, slow_clock.now_s() + self._aged_s)
 
     def expect(self, frame: bytes, reason: str | None = None) -> Answer:
         """The program's answer, after comparing it with the oracle's, counters included."""
@@ -249,7 +249,7 @@ def hand_filled(features: Features = ALL, *, frags: bool = False, flow_buckets_l
     with tempfile.TemporaryDirectory(prefix="haxlb-") as runtime:
         directory = Path(runtime) / "bpf" / layout.ABI
         try:
-            command = ["/usr/bin/python3", "-P", "-m", "haxlb.linux.compiler", f"--directory={directory}"]
+            command = [slow_clock.PYTHON, "-P", "-m", "haxlb.linux.compiler", f"--directory={directory}"]
             command += [f"--flow-buckets-log2={flow_buckets_log2}", f"--features={features.text}", "--rings=16384"]
             command += ["--frags"] if frags else []
             tree = str(Path(haxlb.__file__).parent.parent)

@@ -65,9 +65,9 @@ def reached(program: int, numbers: Iterable[int], frame: bytes = ACK) -> dict[in
     return {number: runner.run(*client(number)) for number in numbers}
 
 
-def flood(program: int, syns: int) -> None:
-    """Spoofed SYNs, each of another client."""
+def flood(program: int, syns: int, *, first: int = 0) -> None:
+    """Spoofed SYNs, each of another client; `first` is the number of the first one."""
     runner = Runner(program, SYN)
     base = int(IPv4Address("203.0.0.0"))
-    for number in range(syns):
+    for number in range(first, first + syns):
         runner.run(base + number * 2654435761 % 0x1000000, 1 + number * 40503 % 65535)

@@ -10,9 +10,11 @@ import subprocess
 import tempfile
 import time
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address
+from hashlib import blake2b
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror
@@ -23,6 +25,7 @@ import haxlb
 from haxlb.forwarding import layout
 from haxlb.forwarding.features import Features
 from haxlb.forwarding.flows import FlowEntry, unpack_flows, unpack_wide_flows
+from haxlb.forwarding.hashing import flow_hash, wide_flow_hash
 from haxlb.forwarding.layout import INDEX
 from haxlb.forwarding.records import (
     BackendRecord,
@@ -65,6 +68,7 @@ OWN_MAC = "02:00:00:00:00:aa"
 CLIENT_MAC = "02:00:00:00:00:cc"
 ROUTER_MAC = "02:00:00:00:00:dd"
 REPLIES = 64
+CLIENT, CLIENT6 = "198.51.100.7", "fd99::7"
 
 
 NO_FLAGS = FrontendFlag(0)
@@ -247,6 +251,31 @@ class Natted:
             with self.table(name) as table:
                 found += (unpack_wide_flows if name.startswith("wide") else unpack_flows)(table[:])
         return found
+
+    def ports_with_room(self, count: int) -> range:
+        """Of a client of all sites with NAT: such that no five of its flows from them meet in a bucket."""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+        table = str(bpf.map_info(self.maps.fds["flows"]).id).encode()
+        seed = int.from_bytes(blake2b(boot + table, digest_size=4).digest(), "big")
+        sizes = self.maps.sizes
+
+        def bucket(site: Site, port: int) -> tuple[str, int]:
+            if site.port and ":" not in site.vip:
+                narrow = flow_hash(IPv4Address(CLIENT), port, site.number, seed=seed)
+                return "narrow", narrow % sizes.flow_buckets
+            client = ip_address(CLIENT6 if ":" in site.vip else CLIENT)
+            to = 0 if site.port else site.vport(port)
+            wide = wide_flow_hash(client, port, site.number, seed=seed, destination_port=to)
+            return "wide", wide % sizes.wide_flow_buckets
+
+        def meet(ports: range) -> int:
+            return max(Counter(bucket(site, port) for site in SITES for port in ports).values())
+
+        return next(
+            ports
+            for first in range(40000, 60000, count)
+            if meet(ports := range(first, first + count)) <= layout.FLOW_WAYS
+        )
 
     def age(self, seconds: float) -> None:
         """Let time pass for all flows."""

@@ -13,11 +13,12 @@ from haxlb.forwarding.features import ALL
 from haxlb.forwarding.layout import INDEX, pack_virtual_mac
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import LOOPBACK, specimen
+from tests.bpf import slow_clock
 from tests.bpf.books import expect_books
 from tests.bpf.plane import Plane
 from tests.bpf.sentences import PAUSES, VIRTUAL_MAC, changed, changes, frames, tables
 
-pytestmark = pytest.mark.bpf
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 WORDS = st.one_of(frames(), frames(), frames(), frames(), frames(), frames(), tables(), changes(), PAUSES)
 
@@ -32,7 +33,7 @@ def test_any_sentence(plane: Plane, beginning: WantedTable, sentence: list[objec
 def lean() -> Iterator[Plane]:
     """Without thresholds most flows are placed by the part that decides."""
     features = replace(ALL, thresholds=False, tunnel=False, nat=False)
-    with specimen(WantedTable(), flow_buckets_log2=12, features=features) as made:
+    with specimen(WantedTable(), flow_buckets_log2=12, features=features, python=slow_clock.PYTHON) as made:
         yield Plane(made)
 
 

@@ -29,6 +29,7 @@ from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
 from haxlb.model.node import ForwardingMethod
+from tests.bpf import slow_clock
 from tests.bpf.mutations import Mutations, everything, tunnelled
 from tests.bpf.plane import ACTIONS, Plane
 from tests.forwarding.tables import mac
@@ -56,7 +57,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Specimen]:
     """With everything compiled, frames of several buffers included."""
     directory = tmp_path_factory.mktemp("fuzz") / "bpf" / layout.ABI
     try:
-        path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=17, frags=True))
+        path = asyncio.run(compile_forwarder(directory, flow_buckets_log2=17, frags=True, python=slow_clock.PYTHON))
         with (
             Maps.open(directory) as maps,
             contextlib.closing(Forwarder(directory)) as forwarder,

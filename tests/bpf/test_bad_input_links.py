@@ -21,16 +21,15 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.link_layers import carrier_of
-from haxlb.linux.maps import possible_cpus
 from haxlb.linux.teardown import tear_down
 from haxlb.model.errors import HostError
 from haxlb.model.node import Scheduler
 from tests.bpf.frames import tcp
-from tests.bpf.wire import Traffic, Wire
+from tests.bpf.wire import Wire, Witnessed
 from tests.forwarding.tables import server, table
 from tests.netns.standin import eventually
 
-pytestmark = [pytest.mark.bpf, pytest.mark.netns]
+pytestmark = [pytest.mark.bpf, pytest.mark.netns, pytest.mark.timeout(900)]
 
 ROOT = Path(haxlb.__file__).parent.parent
 FEATURES = Features.parse("stateful")
@@ -303,16 +302,13 @@ def test_reloads_that_need_other_programs_lose_no_packet(site: Site) -> None:
         (Scheduler.RR, "stateful"),
     ]
     site.attach()
-    traffic = Traffic(site.wire, tcp(), "02:00:00:00:00:aa")
+    traffic = Witnessed(site.wire, tcp(), "02:00:00:00:00:aa")
     moving = threading.Event()
     moving.set()
-    sent = 0
 
     def send() -> None:
-        nonlocal sent
         while moving.is_set():
             traffic.send(1000)
-            sent += 1000
 
     sender = threading.Thread(target=send)
     sender.start()
@@ -326,12 +322,14 @@ def test_reloads_that_need_other_programs_lose_no_packet(site: Site) -> None:
             with site.forwarder() as forwarder:
                 site.wire.inside(lambda: forwarder.apply(table(*ways, scheduler=scheduler)))  # noqa: B023 - at once
             programs.add(site.attached())
-            sent_at.append(sent)
+            before = traffic.sent
+            eventually(lambda: traffic.sent > before, "frames are being sent")  # noqa: B023 - at once
+            sent_at.append(traffic.sent)
     finally:
         moving.clear()
         sender.join()
     try:
         assert len(programs) == len(set(sent_at)) == len(turns)
-        assert traffic.came_back(possible_cpus()) == sent
+        traffic.expect_all_back()
     finally:
         traffic.close()

@@ -65,6 +65,7 @@ def test_a_table_that_does_not_hold_it(plane: Plane, what: str) -> None:
     assert plane.server(tcp("A")) == known
 
 
+@pytest.mark.usefixtures("one_cpu")
 def test_more_first_fragments_than_are_remembered(plane: Plane) -> None:
     """The latest are; of the oldest, later fragments are nobody's, and nothing else suffers."""
     plane.apply(FIRST)

@@ -14,7 +14,7 @@ from haxlb.linux.forwarder_build import PYTHON
 from haxlb.linux.teardown import tear_down
 from tests.build_cache.place import USER_BASE, close_place, open_place
 
-pytestmark = pytest.mark.bpf
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 ROOT = Path(haxlb.__file__).parent.parent
 COMPARED = """

@@ -24,8 +24,9 @@ from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
 from tests.bpf.assembly import answer, sink
 from tests.bpf.frames import tcp
-from tests.bpf.wire import Traffic, Wire
+from tests.bpf.wire import Wire, Witnessed, counted, counter
 from tests.forwarding.tables import server, table
+from tests.netns.standin import eventually
 
 pytestmark = [pytest.mark.bpf, pytest.mark.netns]
 
@@ -250,16 +251,13 @@ def test_moving_to_the_tables_of_another_version_loses_no_packet(director: Direc
     pools = [table(*(near_server(director, number) for number in numbers)) for numbers in [(1, 2, 3), (2, 3)]]
     director.attach("near")
     director.apply(pools[0])
-    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    traffic = Witnessed(director.wire, tcp(), "02:00:00:00:00:aa")
     moving = threading.Event()
     moving.set()
-    sent = 0
 
     def send() -> None:
-        nonlocal sent
         while moving.is_set():
             traffic.send(5000)
-            sent += 5000
 
     def tables() -> set[Path]:
         return {pin for pin in director.directory.iterdir() if not pin.is_dir()}
@@ -276,17 +274,18 @@ def test_moving_to_the_tables_of_another_version_loses_no_packet(director: Direc
             director.program = director.build()
             director.forwarder = Forwarder(director.directory)
             director.apply(pools[turn % len(pools)])
-            before = sent
+            before = traffic.sent
+            eventually(lambda: traffic.sent > before, "frames are being sent")  # noqa: B023 - at once
             director.attach("near")
             assert not former.exists()
-            assert before > 0
+        before = traffic.sent
+        eventually(lambda: traffic.sent > before + 10_000, "they go on")
     finally:
         moving.clear()
         sender.join()
     try:
         assert director.forwarder.counters().verdicts["forwarded"] > 0
-        assert sent > 10_000
-        assert traffic.came_back(possible_cpus()) == sent
+        traffic.expect_all_back()
     finally:
         traffic.close()
 
@@ -331,15 +330,16 @@ def test_what_was_detached_is_detached_at_once(director: Director) -> None:
 def test_frames_that_arrive_are_forwarded_to_the_far_end(director: Director) -> None:
     director.attach("near")
     director.apply(table(near_server(director, 1), near_server(director, 2)))
-    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    traffic = Witnessed(director.wire, tcp(), "02:00:00:00:00:aa")
     try:
         traffic.send(10_000)
-        counters = director.forwarder.counters()
-        assert sum(counters.verdicts.values()) == 10_000
-        assert traffic.came_back(possible_cpus()) == 10_000
+        traffic.expect_all_back()
+        sent, counters = traffic.sent, director.forwarder.counters()
+        assert sent >= 10_000
+        assert sum(counters.verdicts.values()) == sent
         shares = [tally.packets for tally in counters.servers.values()]
-        assert sum(shares) == 10_000
-        assert min(shares) > 4500
+        assert sum(shares) == sent
+        assert min(shares) > 0.45 * sent
     finally:
         traffic.close()
 
@@ -352,19 +352,20 @@ def test_a_redirect_leaves_by_the_other_interface(director: Director) -> None:
     other = director.wire.index("other")
     hop = NextHop(interface_index=other, source_mac="02:00:00:00:00:a1", destination_mac="02:00:00:00:01:01")
     director.apply(table(server(1, **{name: getattr(hop, name) for name in hop.__slots__})))
-    back = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
-    away = bpf.map_create(bpf.MAP_TYPE_PERCPU_ARRAY, 4, 8, 1, name="away")
+    traffic = Witnessed(director.wire, tcp(), "02:00:00:00:00:aa")
+    away = counter("away")
     program = bpf.prog_load(sink(away), name="sink")
     end = director.wire.index("other-far")
     link = director.wire.inside(lambda: bpf.link_create(program, end, flags=xdp.FLAGS_DRV_MODE))
     try:
-        back.send(1000)
-        assert back.came_back(possible_cpus()) == 0
-        raw = bpf.map_lookup(away, bytes(4), 8 * possible_cpus())
-        assert raw is not None
-        assert sum(int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 8)) == 1000
+        traffic.send(1000)
+        sent = traffic.sent
+        assert sent >= 1000
+        eventually(lambda: counted(away, possible_cpus()) >= sent, "the last ones")
+        assert counted(away, possible_cpus()) == sent
+        assert traffic.came_back(possible_cpus()) == 0
     finally:
-        back.close()
+        traffic.close()
         for fd in (link, program, away):
             os.close(fd)
 
@@ -377,16 +378,13 @@ def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> No
     second = director.build()
     pools = [table(*(near_server(director, number) for number in numbers)) for numbers in [(1, 2, 3), (2, 3, 4), (5,)]]
     director.apply(pools[0])
-    traffic = Traffic(director.wire, tcp(), "02:00:00:00:00:aa")
+    traffic = Witnessed(director.wire, tcp(), "02:00:00:00:00:aa")
     swapping = threading.Event()
     swapping.set()
-    sent = 0
 
     def send() -> None:
-        nonlocal sent
-        while swapping.is_set() or sent < 1_000_000:
+        while swapping.is_set() or traffic.sent < 1_000_000:
             traffic.send(20_000)
-            sent += 20_000
 
     sender = threading.Thread(target=send)
     sender.start()
@@ -396,11 +394,16 @@ def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> No
             director.attach("near", program=first if turn % 2 else second)
             swapped.add(director.wire.attachment("near").program_id)
             director.apply(pools[turn % len(pools)])
-            sent_at.append(sent)
+            if turn % 5 == 0:
+                before = traffic.sent
+                eventually(lambda: traffic.sent > before, "frames are being sent")  # noqa: B023 - at once
+            sent_at.append(traffic.sent)
     finally:
         swapping.clear()
         sender.join()
     try:
+        traffic.expect_all_back()
+        sent = traffic.sent
         verdicts = {name: count for name, count in director.forwarder.counters().verdicts.items() if count}
         assert len(swapped) == 2
         # The swaps came while frames were being sent, not before or after.
@@ -408,7 +411,6 @@ def test_fifty_swaps_under_a_million_packets_lose_none(director: Director) -> No
         assert sent >= 1_000_000
         assert sum(verdicts.values()) == sent
         assert set(verdicts) <= {"new_flow", "forwarded", "moved_flow", "table_full"}
-        assert traffic.came_back(possible_cpus()) == sent
     finally:
         traffic.close()
 

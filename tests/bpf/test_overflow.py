@@ -11,7 +11,7 @@ from itertools import islice
 import pytest
 
 from haxlb.forwarding.flows import SPILLED
-from haxlb.forwarding.hashing import wide_flow_hash
+from haxlb.forwarding.hashing import flow_hash, wide_flow_hash
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.sweeper import Sweeper
 from haxlb.model.addresses import Endpoint, IPv4Address, Protocol
@@ -21,7 +21,7 @@ from tests.bpf.frames import tcp
 from tests.bpf.plane import FLOW_TABLES, Plane
 from tests.forwarding.tables import VIP, server, service
 
-pytestmark = pytest.mark.bpf
+pytestmark = [pytest.mark.bpf, pytest.mark.timeout(900)]
 
 ROUNDS = 3000
 
@@ -85,7 +85,7 @@ def test_a_bucket_notes_that_a_flow_of_it_is_in_the_overflow(plane: Plane, crowd
     assert not loads(plane)
 
 
-def test_another_flow_of_the_same_bucket_of_the_overflow_leaves_no_note(plane: Plane, crowd: Crowd) -> None:
+def test_another_flow_of_the_same_bucket_of_the_overflow_leaves_no_note(plane: Plane, crowd: Crowd, seed: int) -> None:
     plane.apply(WantedTable(services=(service(*map(server, range(1, 6))),)))
     clients = crowd(5)
     for one in clients:
@@ -94,7 +94,14 @@ def test_another_flow_of_the_same_bucket_of_the_overflow_leaves_no_note(plane: P
         at = next(at for at in range(0, len(flows), 16) if any(flows[at : at + 8]))
         # One whose own bucket is another one. There are eight of them for each of the overflow.
         (key,) = struct.unpack_from("=Q", flows, at)
-        struct.pack_into("=Q", flows, at, key ^ 1)
+        late, mask = clients[-1], plane.maps.sizes.flow_buckets - 1
+        source = int(IPv4Address(str(late["source"])))
+        home, *others = (
+            flow_hash(IPv4Address(source ^ number << 24), int(str(late["port"])), 1, seed=seed) & mask
+            for number in range(8)
+        )
+        assert home == plane.maps.sizes.flow_buckets // 2
+        struct.pack_into("=Q", flows, at, key ^ next(number for number, other in enumerate(others, 1) if other != home))
     with sweeping(plane) as sweeper:
         sweep(sweeper)
     assert notes(plane) == 0
@@ -133,6 +140,7 @@ def test_no_sweep_hides_a_flow_that_has_just_spilled(plane: Plane, crowd: Crowd)
     *first, late = crowd(5)
     for one in first:
         establish(plane, one)
+    syn, ack = tcp("S", **late), tcp("A", **late)
     ended = threading.Event()
     cleared = 0
 
@@ -149,9 +157,9 @@ def test_no_sweep_hides_a_flow_that_has_just_spilled(plane: Plane, crowd: Crowd)
     try:
         while turns < ROUNDS or not cleared:
             turns += 1
-            reached = plane.server(tcp("S", **late))
+            reached = plane.server(syn)
             known = plane.verdicts()["forwarded"]
-            if plane.server(tcp("A", **late)) != reached or plane.verdicts()["forwarded"] == known:
+            if plane.server(ack) != reached or plane.verdicts()["forwarded"] == known:
                 strayed.append(turns)
             empty(plane, "overflow")
     finally:

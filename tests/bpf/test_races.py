@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from ipaddress import IPv4Address
 
 import pytest
 
 from haxlb.forwarding.flows import FlowState
+from haxlb.forwarding.hashing import flow_hash
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.model.node import Scheduler
 from tests.bpf.books import counted, entries, loads
 from tests.bpf.frames import Stamp, client, tcp, udp
 from tests.bpf.plane import FLOW_TABLES, Plane
-from tests.forwarding.tables import DNS, server, service, table
+from tests.forwarding.tables import DNS, WEB, server, service, table
 
 pytestmark = [
     pytest.mark.bpf,
@@ -105,19 +107,32 @@ def test_counts_are_exact_while_one_cpu_closes_what_the_other_opens_anew(plane: 
     expect_exact(plane)
 
 
-def test_turns_are_shared_exactly_among_cpus(plane: Plane) -> None:
+def apart(plane: Plane, seed: int, count: int) -> list[tuple[int, int]]:
+    """Clients each of whom has a bucket to itself."""
+    frontend, buckets = plane.forwarder._read().frontends[WEB].index, plane.maps.sizes.flow_buckets
+    found: dict[int, tuple[int, int]] = {}
+    for source, port in map(client, range(100_000)):
+        found.setdefault(flow_hash(IPv4Address(source), port, frontend, seed=seed) % buckets, (source, port))
+        if len(found) == count:
+            break
+    return list(found.values())
+
+
+def test_turns_are_shared_exactly_among_cpus(plane: Plane, seed: int) -> None:
     plane.apply(table(server(1, weight=3), server(2, weight=1), scheduler=Scheduler.WRR))
-    syn, end = Stamp(tcp("S")), Stamp(tcp("R"))
+    # What finds no room takes no turn: two that begin at the same time in a bucket where three have been.
+    clients = apart(plane, seed, 2 * ROUNDS)
     served: list[str] = []
 
-    def opens(offset: int) -> Callable[[int], None]:
+    def opens(those: list[tuple[int, int]]) -> Callable[[int], None]:
+        syn, end = Stamp(tcp("S")), Stamp(tcp("R"))
+
         def work(number: int) -> None:
-            served.append(plane.server(syn.of(*client(offset + number))))
-            # Closed, it makes room: what finds none takes no turn.
-            plane.server(end.of(*client(offset + number)))
+            served.append(plane.server(syn.of(*those[number])))
+            plane.server(end.of(*those[number]))
 
         return work
 
-    side_by_side(opens(0), opens(100_000))
+    side_by_side(opens(clients[:ROUNDS]), opens(clients[ROUNDS:]))
     shares = {server: served.count(server) for server in set(served)}
     assert sorted(shares.values()) == [ROUNDS // 2, 3 * ROUNDS // 2]

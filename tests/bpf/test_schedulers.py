@@ -14,6 +14,7 @@ from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import Scheduler
+from tests.bpf import slow_clock
 from tests.bpf.books import counted, expect_books, loads
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp
@@ -33,7 +34,7 @@ SERVERS = [server(1, weight=5), server(2, weight=1), server(3, weight=2), server
 @pytest.fixture(scope="module")
 def loaded() -> Iterator[Specimen]:
     """So large that no bucket is full of ten thousand flows."""
-    with specimen(WantedTable(), flow_buckets_log2=18, features=NEEDED) as made:
+    with specimen(WantedTable(), flow_buckets_log2=18, features=NEEDED, python=slow_clock.PYTHON) as made:
         yield made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -268,24 +267,15 @@ def test_no_ipv6_sender_is_told_less_than_1280(plane: Tunnelled, outer: int) -> 
     assert plane.expect(tcp(at, length=1280)).reason == "no_room"
 
 
-@pytest.fixture
-def one_cpu() -> Iterator[None]:
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    yield
-    os.sched_setaffinity(0, before)
-
-
 @pytest.mark.usefixtures("one_cpu")
 def test_errors_are_few(plane: Tunnelled) -> None:
     frame = tcp(IPIP4, length=MTU, says="A")
-    # Seconds go by on a busy machine: each has its thousand.
     told = 0
     while (answer := plane.send(frame)).reason == "too_big":
         told += 1
-        assert told < 100_000
+        assert told < 10_000
     assert (answer.action, answer.reason) == (Action.DROP, "no_room")
-    assert told >= 1000
+    assert told == 1000
     assert plane.send(tcp(IPIP4, says="A")).action is Action.SEND
     plane.pass_second()
     assert plane.send(frame).reason == "too_big"
@@ -490,10 +480,15 @@ def test_only_what_the_configuration_needs() -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_any_packet(plane: Tunnelled, data: st.DataObject) -> None:
+    # Else those of all examples would be on record, and now and then five of one bucket.
+    plane.reset()
     at = data.draw(st.sampled_from(SITES))
     mtu = data.draw(st.one_of(st.integers(0, 1600), st.just(MTU), st.just(65535)))
     plane.serve(at, mtu=mtu, vlan=data.draw(st.sampled_from([0, 0, 1, 4094])))

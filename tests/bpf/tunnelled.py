@@ -9,7 +9,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,10 +34,11 @@ from haxlb.forwarding.wanted import NextHop, Tally, WantedServer, WantedService,
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
-from haxlb.linux.forwarder_build import PYTHON
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from tests.bpf import slow_clock
+from tests.bpf.slow_clock import TICKS_PER_SECOND
 
 LOOPBACK = 1
 OTHER_INTERFACE = 77
@@ -50,7 +50,6 @@ GUE_PORT = 6080
 MTU = 1500
 ERRORS_SINCE = 128
 """Offset in struct scratch of bpf/abi.h."""
-TICKS_PER_SECOND = round(1 / time.clock_getres(6))
 ACTIONS = {
     bpf.XDP_PASS: Action.PASS,
     bpf.XDP_DROP: Action.DROP,
@@ -235,7 +234,7 @@ class Tunnelled:
 
     def expect(self, frame: bytes) -> Answer:
         """The program's answer, after comparing it with the oracle's."""
-        told: Verdict = self.oracle.handle(frame, LOOPBACK, time.monotonic())
+        told: Verdict = self.oracle.handle(frame, LOOPBACK, slow_clock.now_s())
         answer = self.send(frame)
         assert (answer.reason, answer.action) == (told.reason, told.action)
         if told.action is Action.SEND:
@@ -263,7 +262,7 @@ def tunnelled(*, frags: bool = False, features: Features = FEATURES) -> Iterator
         words = [f"--directory={directory}", "--flow-buckets-log2=12", f"--features={features.text}"]
         try:
             done = subprocess.run(
-                [PYTHON, "-P", "-m", "haxlb.linux.compiler", *words, *(["--frags"] if frags else [])],
+                [slow_clock.PYTHON, "-P", "-m", "haxlb.linux.compiler", *words, *(["--frags"] if frags else [])],
                 env={**os.environ, "PYTHONPATH": str(Path(layout.__file__).parents[2])},
                 capture_output=True,
                 text=True,

@@ -358,6 +358,7 @@ def virtual_servers(draw, port):
             unique_by=lambda each: each.address,
         )
     )
+    alpha = draw(st.booleans())
     quorum = draw(st.integers(1, max(sum(each.weight for each in reals), 1)))
     return VirtualServer(
         endpoint=Endpoint(address=draw(address), port=port, protocol=protocol),
@@ -366,13 +367,19 @@ def virtual_servers(draw, port):
         persistence_s=draw(st.integers(1, 65535)),
         persistence_granularity=draw(st.none() | st.integers(1, 32)),
         one_packet=protocol is Protocol.UDP and draw(st.booleans()),
-        alpha=draw(st.booleans()),
+        alpha=alpha,
         quorum=quorum,
         hysteresis=draw(st.integers(0, quorum - 1)),
         quorum_up=draw(script),
         quorum_down=draw(script),
-        sorry_server=draw(st.none() | st.builds(RealServer, address=address, port=st.just(port)).flatmap(with_method)),
-        real_servers=tuple(reals),
+        sorry_server=draw(
+            st.none()
+            | st.builds(RealServer, address=address, port=st.just(port), inhibit_on_failure=st.booleans()).flatmap(
+                with_method
+            )
+        ),
+        # As it is read: None where it is that of the virtual server.
+        real_servers=tuple(replace(each, alpha=draw(st.sampled_from([None, not alpha]))) for each in reals),
     )
 
 

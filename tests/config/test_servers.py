@@ -112,11 +112,62 @@ def test_a_virtual_server_without_servers_is_left_out(loading, codes):
 
 
 class TestRealServers:
+    def test_a_weight_beyond_16_bits_is_cut_and_said_where_it_stands(self, loading):
+        text = (
+            "virtual_server 10.0.0.1 80 {\nlb_algo rr\nlb_kind DR\nprotocol TCP\nweight 70000\n"
+            "real_server 10.0.0.2 80 {\nweight 65535\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.3 80 {\nweight 65536\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.4 80 {\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.5 80 {\nTCP_CHECK {\n}\n}\n"
+            "real_server 10.0.0.6 80 {\nweight 2147483648\nTCP_CHECK {\n}\n}\n}\n"
+        )
+        loaded = loading(text)
+        assert [each.weight for each in loaded.config.virtual_servers[0].real_servers] == [65535] * 5
+        said = [(each.severity.value, each.code, each.span.line, each.message) for each in loaded.diagnostics]
+        assert said == [
+            ("warning", "inexact-value", 5, "weight 70000 is taken as 65535, the largest that there is"),
+            ("warning", "inexact-value", 12, "weight 65536 is taken as 65535, the largest that there is"),
+            # As keepalived 2.2.7 refuses it, too.
+            (
+                "error",
+                "bad-value",
+                25,
+                "weight: `2147483648` is out of range; the default counts: that of the virtual server",
+            ),
+        ]
+
     def test_inheritance(self, server):
         made, _ = server("weight 7", "inhibit_on_failure")
         assert (made.real_servers[0].weight, made.real_servers[0].inhibit_on_failure) == (7, True)
         made, _ = server("weight 7", "inhibit_on_failure", real="weight 0\ninhibit_on_failure no")
         assert (made.real_servers[0].weight, made.real_servers[0].inhibit_on_failure) == (0, False)
+
+    @pytest.mark.parametrize(
+        ("of_service", "real", "expected"),
+        [
+            ((), "", None),
+            ((), "alpha", True),
+            ((), "alpha no", None),
+            ((), "TCP_CHECK {\nalpha\n}", True),
+            ((), "alpha\nTCP_CHECK {\nalpha false\n}", None),
+            ((), "TCP_CHECK {\n}\nTCP_CHECK {\nconnect_port 81\nalpha\n}", True),
+            (("alpha",), "", None),
+            (("alpha",), "alpha no", False),
+            (("alpha",), "alpha no\nTCP_CHECK {\nalpha yes\n}", None),
+            (("alpha",), "HTTP_GET {\nalpha off\nurl {\npath /\n}\n}", False),
+        ],
+    )
+    def test_alpha_of_the_check_before_that_of_the_server_before_that_of_the_virtual_server(
+        self, server, of_service, real, expected
+    ):
+        made, said = server(*of_service, real=real)
+        assert (made.alpha, made.real_servers[0].alpha, said) == (bool(of_service), expected, [])
+
+    def test_a_sorry_server_that_keeps_its_flows(self, server):
+        made, said = server("sorry_server 10.0.0.9 80", "sorry_server_inhibit")
+        assert (made.sorry_server.inhibit_on_failure, said) == (True, [])
+        made, said = server("sorry_server 10.0.0.9 80", "inhibit_on_failure")
+        assert (made.sorry_server.inhibit_on_failure, said) == (False, [])
 
     def test_another_port_is_reset_but_checked(self, loading, codes):
         text = (

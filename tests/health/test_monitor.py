@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +141,22 @@ def test_one_probe_serves_all_virtual_servers_that_name_it() -> None:
     assert len(times) == 1, "by the same outcome"
 
 
+@pytest.mark.parametrize(("alpha", "up"), [(False, [22, 23]), (True, [23])])
+def test_a_server_s_own_alpha_counts_before_that_of_its_virtual_server(alpha: bool, up: list[int]) -> None:  # noqa: FBT001
+    bench = Bench(virtual_server(server(21, alpha=True), server(22), server(23, alpha=False), alpha=alpha))
+    assert [each for each, _ in alive(bench.pool())] == [f"192.168.10.{each}:80" for each in up]
+    bench.run(60)
+    assert len(alive(bench.pool())) == 3
+
+
+def test_a_server_s_own_alpha_is_for_one_of_which_nothing_is_known() -> None:
+    bench = Bench(virtual_server(server(21), server(22)))
+    bench.configure(virtual_server(server(21, alpha=True), server(22)))
+    assert len(alive(bench.pool())) == 2
+    known = Bench(virtual_server(server(21, alpha=True)), remembered={f"{VIP} 192.168.10.21:80": True})
+    assert len(alive(known.pool())) == 1
+
+
 def test_a_shared_check_is_read_by_each_with_its_own_alpha() -> None:
     bench = Bench(virtual_server(server(21)), virtual_server(server(21), endpoint=OTHER_VIP, alpha=True))
     assert alive(bench.pool()) == [("192.168.10.21:80", 1)]
@@ -199,6 +216,25 @@ def test_the_sorry_server_replaces_all_others_while_the_quorum_is_lost() -> None
     del bench.sick[check(21)]
     assert facts(bench.run(20)) == ["192.168.10.21:80 up", "quorum up"]
     assert alive(bench.pool()) == [("192.168.10.21:80", 1), ("192.168.10.23:80", 1)]
+
+
+def test_flows_of_an_inhibited_sorry_server_stay_when_the_quorum_is_back() -> None:
+    sorry = server(99, checks=(), inhibit_on_failure=True)
+    bench = Bench(virtual_server(server(21), server(22), quorum=2, sorry_server=sorry))
+    waits = [("192.168.10.21:80", 1), ("192.168.10.22:80", 1), ("192.168.10.99:80", 0)]
+    assert alive(bench.pool()) == waits
+    bench.sick[check(21)] = BAD
+    assert PoolChanged(virtual_server=str(VIP)) in bench.run(20)
+    assert alive(bench.pool()) == [("192.168.10.99:80", 1)]
+    bench.sick.clear()
+    assert PoolChanged(virtual_server=str(VIP)) in bench.run(20)
+    assert alive(bench.pool()) == waits
+
+
+def test_an_inhibited_sorry_server_that_is_a_real_one_is_in_the_pool_once() -> None:
+    both = server(21, checks=(), inhibit_on_failure=True)
+    bench = Bench(virtual_server(server(21), server(22), sorry_server=both))
+    assert alive(bench.pool()) == [("192.168.10.21:80", 1), ("192.168.10.22:80", 1)]
 
 
 def test_scripts_follow_their_facts_in_order() -> None:

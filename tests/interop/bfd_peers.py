@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from pathlib import Path
 from typing import Protocol
 
 from lab import Host
 
+from tests.interop.frr import open_place
 from tests.netns.standin import eventually
 
 BFDD = "/usr/lib/frr/bfdd"
@@ -41,14 +41,10 @@ class Frr:
 
     def __init__(self, host: Host, directory: Path) -> None:
         self._host = host
-        self._directory = directory
         directory.mkdir()
-        # It gives up root, and wants to write its sockets there.
-        shutil.chown(directory, "frr", "frr")
-        for each in (directory, *directory.parents):
-            if each.owner() == "root" and not each.stat().st_mode & 0o001:
-                each.chmod(each.stat().st_mode | 0o011)
         self._log = directory / "log"
+        self._place = open_place()
+        self._directory = Path(self._place.name)
         self._peer = ""
 
     def start(
@@ -80,7 +76,9 @@ class Frr:
     def kill(self) -> None:
         self._host.kill()
 
-    stop = kill
+    def stop(self) -> None:
+        self.kill()
+        self._place.cleanup()
 
     def says_up(self) -> bool:
         return [each["status"] for each in self._peers()] == ["up"]

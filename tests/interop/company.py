@@ -20,7 +20,7 @@ from tests.interop.directors import (
     every_address,
     reachable_by_both_families,
 )
-from tests.interop.routers import PRIORITIES, Router, configuration
+from tests.interop.routers import PRIORITIES, UNICAST, Router, configuration
 from tests.netns.standin import Ear, eventually
 
 LIMIT_S = 90.0
@@ -34,6 +34,15 @@ def prepare(lab: Lab, name: str, number: int) -> Host:
     return host
 
 
+def know_each_other(hosts: list[Host]) -> None:
+    """Whose MAC is which, for ever: else no unicast advert leaves once the kernel has found that its peer is dead."""
+    for number, host in enumerate(hosts, 1):
+        for other in (each for each in hosts if each is not host):
+            for form in UNICAST.values():
+                words = ("ip", "neigh", "replace", form.format(number), "lladdr", host.mac(), "dev", "eth0")
+                other.run(*words, "nud", "permanent")
+
+
 class Company:
     """Directors that have the same virtual routers; the first is the best one. A context manager that hears them."""
 
@@ -44,6 +53,7 @@ class Company:
         hosts = [prepare(lab, f"d{number}", number) for number in range(1, len(kinds) + 1)]
         for number, host in enumerate(hosts, 1):
             add_interface(host, "eth1", f"10.9.2.{number}/24")
+        know_each_other(hosts)
         self._client = prepare(lab, "client", 9)
         self._client.run("ip", "route", "add", "10.9.1.0/24", "dev", "eth0")
         for kind, host in zip(kinds, hosts, strict=True):
@@ -211,6 +221,7 @@ class Company:
             theory_ms = router.skew_ms(2, learned_ms=learned_ms) + 3 * learned_ms * (last_priority > 0)
             took_ms = (first.at_ns - last.at_ns) / 1e6
             stalled_ms = sum(ms for one, two, ms in late if two > last.at_ns and one < first.at_ns)
+            stalled_ms += usual_ms * (stalled_ms > usual_ms / 10)  # what it would have waited anyway does not show
             assert theory_ms - 2 <= took_ms <= theory_ms + 1000 + stalled_ms, (router, took_ms, stalled_ms)
 
     def has_no_complaints(self) -> None:

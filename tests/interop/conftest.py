@@ -35,4 +35,4 @@ def outcome(
             each.name: pool.submit(live, number, each, tmp_path_factory.mktemp(each.name))
             for number, each in enumerate(chosen)
         }
-        yield lambda story: begun[story.name].result(timeout=280)
+        yield lambda story: begun[story.name].result(timeout=560)

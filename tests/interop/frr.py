@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lab import Host
@@ -13,6 +14,16 @@ from lab import Host
 from tests.netns.standin import eventually
 
 DAEMONS = Path("/usr/lib/frr")
+
+
+def open_place() -> TemporaryDirectory[str]:
+    """A directory for a daemon that gives up root, to clean up.
+
+    Not below pytest's: each other pytest of this user that starts takes everybody's right to pass there.
+    """
+    place: TemporaryDirectory[str] = TemporaryDirectory(prefix="hxfrr", ignore_cleanup_errors=True)
+    shutil.chown(place.name, "frr", "frr")
+    return place
 
 
 class Frr:
@@ -24,14 +35,12 @@ class Frr:
     def __init__(self, host: Host, directory: Path, *, vrid: int, priority: int, vips: dict[int, str]) -> None:
         self.host = host
         self.priority = priority
-        self._directory = directory
+        self._log = directory / "log"
         self._vrid = vrid
         self._vips = vips
         directory.mkdir()
-        shutil.chown(directory, "frr", "frr")  # it gives up root
-        for each in (directory, *directory.parents):
-            if each.owner() == "root" and not each.stat().st_mode & 0o001:
-                each.chmod(each.stat().st_mode | 0o011)
+        self._place = open_place()
+        self._directory = Path(self._place.name)
         self._processes: list[subprocess.Popen[Any]] = []
 
     def add_links(self) -> None:
@@ -56,7 +65,7 @@ class Frr:
             )
             + "exit\n"
         )
-        with (self._directory / "log").open("ab") as log:
+        with self._log.open("ab") as log:
             for daemon in ("zebra", "vrrpd"):
                 socket = self._directory / f"{daemon}.vty"
                 socket.unlink(missing_ok=True)
@@ -69,7 +78,7 @@ class Frr:
                     stderr=log,
                 )
                 self._processes.append(process)
-                eventually(socket.exists, f"{daemon} answers, see {self._directory}/log")
+                eventually(socket.exists, f"{daemon} answers, see {self._log}")
 
     def stop(self) -> None:
         """In order: vrrpd resigns."""
@@ -77,6 +86,10 @@ class Frr:
             process.terminate()
             process.wait(timeout=60)
         self._processes.clear()
+
+    def close(self) -> None:
+        """Remove its directory."""
+        self._place.cleanup()
 
     def roles(self) -> dict[str, str]:
         """By family, v4 and v6."""

@@ -96,7 +96,8 @@ MATRIX = (
     Router(vrid=34, vmac=XMIT_BASE, family=6),
     Router(vrid=35, vmac=VMAC, version=2, auth="AH"),
     Router(vrid=36, vmac=XMIT_BASE, unicast=True),
-    Router(vrid=41, nopreempt=True),
+    # Whoever takes over keeps it: more patience than a busy machine needs to run a MASTER again.
+    Router(vrid=41, nopreempt=True, interval_ms=(500, 500)),
     Router(vrid=42, version=2, nopreempt=True, auth="PASS"),
     Router(vrid=43, interval_ms=(200, 100)),
     Router(vrid=44, interval_ms=(100, 200), family=6),

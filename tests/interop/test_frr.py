@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,7 @@ from tests.interop.frr import Frr
 from tests.interop.stories import Story
 from tests.netns.standin import Ear, eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 VRID = 5
 VIPS = {4: "10.9.0.105/24", 6: "2001:db8::105/64"}
 MACS = {4: f"00:00:5e:00:01:{VRID:02x}", 6: f"00:00:5e:00:02:{VRID:02x}"}
@@ -53,7 +54,7 @@ class Meeting:
         self._ear = Ear(self._client.namespace)
 
     def run(self) -> None:
-        with self._ear:
+        with self._ear, contextlib.closing(self._frr):
             self._run()
 
     def _run(self) -> None:

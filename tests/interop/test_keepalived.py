@@ -20,7 +20,7 @@ from tests.interop.routers import MATRIX, PRIORITIES, Router, configuration
 from tests.interop.stories import Story
 from tests.netns.standin import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 OF_THREE = tuple(each for each in MATRIX if each.vrid in {21, 22, 23, 24, 31, 34})
 """Version 3: multicast and unicast of both families, virtual MACs."""
 

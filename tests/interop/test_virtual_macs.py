@@ -18,7 +18,7 @@ from tests.interop.directors import Director, Haxlb, Keepalived, add_interface, 
 from tests.interop.stories import Story
 from tests.netns.standin import Ear, eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 LIMIT_S = 90.0
 INSTANCE = """
 vrrp_instance VI_{vrid} {{

@@ -112,8 +112,9 @@ def link_local(host: Host) -> str:
     """From which IPv6 adverts are sent."""
 
     def found() -> list[str]:
-        (link,) = json.loads(host.run("ip", "-j", "-6", "address", "show", "dev", "eth0", "scope", "link").stdout)
-        return [each["local"] for each in link.get("addr_info", []) if not each.get("tentative")]
+        (link,) = json.loads(host.run("ip", "-j", "address", "show", "dev", "eth0").stdout)
+        scoped = [each for each in link["addr_info"] if each["family"] == "inet6" and each["scope"] == "link"]
+        return [each["local"] for each in scoped if not each.get("tentative")]
 
     return eventually(found, "a link-local address")[0]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 GOOD = """\
@@ -166,3 +168,41 @@ def test_a_block_keyword_without_a_block(reading, found):
 def test_depth_does_not_matter(reading):
     read = reading("\n".join(["x {"] * 20_000))
     assert {each.code for each in read.complaints.all} == {"missing-brace", "unknown-keyword"}
+
+
+def steps(act) -> int:
+    """Lines of Python that it runs: its time, whatever else the machine does."""
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        del frame, argument
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        lambda depth: "a {\n" * depth + "}\n" * depth,
+        lambda depth: "a {\nb\n" * depth + "}\n" * depth,
+        lambda depth: "a { " * depth + "} " * depth + "\n",
+        lambda depth: "{\n" * depth + "}\n" * depth,
+        lambda depth: "vrrp_instance A {\n" * depth + "}\n" * depth,
+        lambda depth: "vrrp_instance A {\n" * depth,
+        lambda depth: "vrrp_instance A {\n" + "a {\n" * depth + "}\n",
+        lambda depth: "virtual_server 10.0.0.1 80\nreal_server 10.0.0.2 80\n" * depth + "}\n" * depth,
+    ],
+    ids=["unknown", "with statements", "on one line", "bare", "in themselves", "unclosed", "in a block", "unopened"],
+)
+def test_steps_grow_with_the_depth_of_nesting_not_with_its_square(reading, nested):
+    few, many = (steps(lambda depth=depth: reading(nested(depth))) for depth in (100, 400))
+    assert many < 4.5 * few

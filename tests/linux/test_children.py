@@ -221,7 +221,7 @@ def test_who_runs_is_not_dying():
 
 def test_a_child_that_closes_its_pipe_and_runs_on_is_not_dead(tmp_path, modules):
     (tmp_path / "hx_lingering_child.py").write_text(
-        "import os, sys, time\nos.close(int(sys.argv[2]))\ntime.sleep(60)\n"
+        "import os, sys, time\nos.close(int(sys.argv[2]))\ntime.sleep(600)\n"
     )
 
     async def scene():

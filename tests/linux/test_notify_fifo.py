@@ -21,6 +21,7 @@ from haxlb.linux.notify_fifo import NotifyFifos
 from haxlb.model.commands import Command
 from haxlb.model.notification import NotifyFifo, ScriptSettings
 
+ME = pwd.getpwuid(os.geteuid()).pw_name
 LINE = 'INSTANCE "VI_1" MASTER 150\n'
 
 
@@ -50,7 +51,7 @@ class Lines:
 
 
 def configure(fifos: NotifyFifos, *what: NotifyFifo, settings: ScriptSettings | None = None) -> None:
-    fifos.configure(what, settings or ScriptSettings(user="root"), "/")
+    fifos.configure(what, settings or ScriptSettings(user=ME), "/")
 
 
 def reader_of(path: Path) -> int:

@@ -334,6 +334,35 @@ def test_lost_events_cost_nothing(name: str, program: Path) -> None:
     run(test())
 
 
+def test_events_that_are_lost_all_the_time_keep_nobody_from_being_counted(name: str, program: Path) -> None:
+    class Overrun:
+        """Says so at every turn of the loop."""
+
+        def __init__(self) -> None:
+            self._bell = os.eventfd(1)
+
+        def fileno(self) -> int:
+            return self._bell
+
+        def read(self) -> Iterator[ProcessEvent]:
+            raise BufferError
+
+        def close(self) -> None:
+            os.close(self._bell)
+
+    async def test() -> None:
+        bench = Bench(connect=Overrun)
+        bench.processes.watch((TrackProcess(name="x", process=name),))
+        assert await bench.count() == 0
+        with started(program, "600") as process:
+            await bench.becomes(1)
+            process.kill()
+        await bench.becomes(0)
+        bench.processes.close()
+
+    run(test())
+
+
 @pytest.mark.netns
 def test_without_events_in_a_network_namespace() -> None:
     code = (

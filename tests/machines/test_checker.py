@@ -208,6 +208,13 @@ def test_scripts_run_in_the_order_of_their_facts() -> None:
     ]
 
 
+def test_an_inhibited_sorry_server_that_waits_is_shown_with_weight_0() -> None:
+    stage = running(virtual_server(server(21), server(22), sorry_server=server(23, checks=(), inhibit_on_failure=True)))
+    assert stage.serving() == {"192.168.10.21:80": 1, "192.168.10.22:80": 1, "192.168.10.23:80": 0}
+    *_, sorry = stage.checker.status(0)[0][0].real_servers
+    assert (sorry.is_sorry, sorry.weight, sorry.in_pool) == (True, 0, False)
+
+
 # Neighbours
 
 

@@ -1,13 +1,15 @@
 """Sends frames from an interface at a rate: `python flooder.py IFACE RATE SECONDS`, the frames as hex lines on stdin.
 
-A process of its own, so that what it costs is not taken from whom it floods. Prints a JSON line when the first frame
-is out, and one with what it has done in the end.
+A process of its own, so that what it costs is not taken from whom it floods. It goes before all others but those in a
+real-time class, so that it is a flood on a busy machine, too. Prints a JSON line when the first frame is out, and one
+with what it has done in the end.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import socket
 import sys
 import time
@@ -65,4 +67,5 @@ def flood(interface: str, rate: int, seconds: float, frames: list[bytes]) -> dic
 
 
 if __name__ == "__main__":
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
     print(json.dumps(flood(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), list(map(bytes.fromhex, sys.stdin)))))

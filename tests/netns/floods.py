@@ -81,7 +81,7 @@ class Outcome:
     """As the MASTER counts."""
     cpu_share: float
     """Of one CPU, that the MASTER's speaker used."""
-    standstill_ms: float
+    standstill_ms: float = 0.0
     """The longest time in which the machine itself let nobody run: what came of that is not the speakers' doing."""
 
 
@@ -107,12 +107,16 @@ class Pair:
     def flood(self, frames: list[bytes], rate: int, seconds: float) -> Outcome:
         """Flood both and look at what became of them."""
         self._settle()
+        standstill = Standstill()
+        with standstill.watched():
+            outcome = self._flood(frames, rate, seconds)
+        return replace(outcome, standstill_ms=round(standstill.longest_ms, 1))
+
+    def _flood(self, frames: list[bytes], rate: int, seconds: float) -> Outcome:
         marks = [len(each.messages) for each in (self.one, self.two)]
         cpu_before = _cpu_seconds(self.one.process.pid)
         began = time.time_ns()
-        standstill = Standstill()
-        with standstill.watched():
-            sent = _send(self.flooder, frames, rate, seconds)
+        sent = _send(self.flooder, frames, rate, seconds)
         ended = time.time_ns()
         cpu_share = (_cpu_seconds(self.one.process.pid) - cpu_before) / (ended - began) * 1e9
         # Until after the flood: what it has delayed must have come out.
@@ -121,15 +125,15 @@ class Pair:
             lambda: self.times.of(51, ended) and self.times.of(52, ended) and self.times.gaps_ms(52, begin_of_seconds),
             "an advert after the flood",
         )
+        rejected: dict[str, int] = {}
+        for status in self.one.status().instances:
+            rejected.update(status.adverts_rejected)
         changes = [
             f"{each.host.name} {fact.instance} {fact.after.value}: {fact.reason}"
             for each, mark in zip((self.one, self.two), marks, strict=True)
             for message in each.messages[mark:]
             if isinstance(fact := getattr(message, "fact", None), RoleChanged)
         ]
-        rejected: dict[str, int] = {}
-        for status in self.one.status().instances:
-            rejected.update(status.adverts_rejected)
         return Outcome(
             per_second=sent,
             longest_gap_ms=max(self.times.gaps_ms(51, began)),
@@ -137,7 +141,6 @@ class Pair:
             roles=changes,
             rejected=rejected,
             cpu_share=round(cpu_share, 3),
-            standstill_ms=round(standstill.longest_ms, 1),
         )
 
     def _settle(self) -> None:

@@ -1,8 +1,8 @@
 """How long the machine itself stood still: `python standstill.py CPU` until stdin ends.
 
-On a virtual machine whose host gives the CPU to another one, nobody runs. What wakes up each few milliseconds in a
-class above the speaker's is late only then, or while the kernel lets no process run at all. Prints a line when it has
-begun, and the longest lateness in ms in the end.
+On a virtual machine whose host gives the CPU to another one, nobody runs; and speakers of other tests, in the same
+real-time class, take turns. What wakes up each few milliseconds in that class is late only then, or while the kernel
+lets no process run at all. Prints a line when it has begun, and the longest lateness in ms in the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY_S = 0.005
 def watch(cpu: int) -> float:
     """The longest lateness on this CPU, in ms, until stdin ends."""
     os.sched_setaffinity(0, {cpu})
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY + 1))
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
     print(flush=True)
     longest = 0.0
     due = time.monotonic() + EVERY_S

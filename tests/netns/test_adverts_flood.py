@@ -38,7 +38,7 @@ def test_our_own_adverts_stay_on_time(pair: Pair, flood: str) -> None:
         return outcome if outcome.standstill_ms < STANDSTILL_MS and outcome.per_second > 20_000 else None
 
     outcome = eventually(undisturbed, "a flood on a machine that runs", 150)
-    assert outcome.roles == []
+    assert outcome.roles == [], outcome
     assert outcome.longest_gap_ms < TAKEOVER_MS
     assert outcome.longest_gap_of_seconds_ms < 3000
 

@@ -155,6 +155,16 @@ class CheckerHandle(SpeakerHandle):
         return happened.fact
 
 
+@contextlib.contextmanager
+def stopped(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Meanwhile it does nothing."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
 class Stage:
     """A client, a director with a forwarder, two web servers and a sorry server."""
 
@@ -186,13 +196,10 @@ class Stage:
     @contextlib.contextmanager
     def frozen(self, *addresses: IPv4Address) -> Iterator[None]:
         """Meanwhile these servers take connections and answer none."""
-        for address in addresses:
-            self.webs[address].send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
+        with contextlib.ExitStack() as stack:
             for address in addresses:
-                self.webs[address].send_signal(signal.SIGCONT)
+                stack.enter_context(stopped(self.webs[address]))
+            yield
 
     def fetch(self, times: int = 20, patience_s: float = LIMIT_S) -> Counter[str]:
         """Who answered requests of the client to the VIP, one after the other; `none` for those that failed."""
@@ -398,10 +405,12 @@ def test_a_program_on_tables_of_its_own_is_attached_only_when_they_are_full(stag
     """Somebody removed the pins under a checker at work, and what was built then found no tables: it made new ones."""
     with CheckerHandle(stage.director) as checker:
         assert checker.order(stage.orders()) == ""
-        for pin in stage.directory.iterdir():
-            if not pin.is_dir():
-                pin.unlink()
-        program = stage.program = asyncio.run(compile_forwarder(stage.directory, features=NEEDED))
+        # It would pin them again before those of another one are there.
+        with stopped(checker.process):
+            for pin in stage.directory.iterdir():
+                if not pin.is_dir():
+                    pin.unlink()
+            program = stage.program = asyncio.run(compile_forwarder(stage.directory, features=NEEDED))
         # The program that is attached goes on meanwhile, on the tables that it has.
         assert "reads other tables than this process writes" in checker.order(SwapProgram(program=program))
         while checker.ask().data_plane.problem:

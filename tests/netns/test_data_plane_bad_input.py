@@ -17,7 +17,8 @@ from tests.build_cache.place import USER_BASE
 from tests.netns.site import Director, Site, carries_xdp
 from tests.netns.standin import eventually
 
-pytestmark = [pytest.mark.netns]
+# Some compile the forwarder, by a machine that may do the same for others.
+pytestmark = [pytest.mark.netns, pytest.mark.timeout(900)]
 
 BCC = Path("/usr/lib/python3/dist-packages/bcc")
 OTHER_SCHEDULER = ("lb_algo wrr", "lb_algo wlc")

@@ -113,6 +113,7 @@ def test_without_root_one_line_says_so():
     assert "root" in done.stderr
 
 
+@pytest.mark.timeout(900)
 def test_every_promise_of_the_demo_is_kept():
     done = subprocess.run(
         # What it promises within milliseconds is for a machine with nothing else to do: `make demo`.

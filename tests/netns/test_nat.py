@@ -11,7 +11,8 @@ from tests.bpf.natted import natted
 from tests.netns.nat_peer import content
 from tests.netns.nat_site import NARROW, NatSite
 
-pytestmark = [pytest.mark.netns, pytest.mark.bpf]
+# The forwarder is compiled first, by a machine that may do the same for others.
+pytestmark = [pytest.mark.netns, pytest.mark.bpf, pytest.mark.timeout(900)]
 
 MEGABYTES = 6_000_000
 CLIENTS = {4: "198.51.100.7", 6: "fd99::7"}

@@ -198,6 +198,20 @@ def test_events_come_at_once_and_the_summary_at_sigterm(lab, mouth, tmp_path):
     assert "no disagreement\n2 adverts in " in text
 
 
+def test_it_ends_when_nobody_reads_any_more(lab, mouth):
+    with lab.hosts["b"].start(
+        str(HAXLB), "vrrp", "listen", "eth0", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr.readline() == b"listening for VRRP on eth0\n"
+        mouth.say(FRAMES["v2"])
+        assert b" speaks: v2" in process.stdout.readline()
+        process.stdout.close()
+        # It finds out when it has something to say.
+        mouth.say(ethernet(ipv4(message(2, interval=30, version=2), ttl=9)))
+        assert process.stderr.read() == b""
+    assert process.returncode == 1, "what it heard is dropped by receivers"
+
+
 def test_json_of_an_interface_that_goes_away(lab, tmp_path):
     host, path = lab.hosts["b"], tmp_path / "out"
     host.run("ip", "link", "add", "hxgone", "type", "veth", "peer", "name", "hxpeer")
