@@ -5,9 +5,12 @@ It is mounted inside the runtime directory, never used below /sys: `ip netns exe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +42,24 @@ def ensure_bpffs(path: Path) -> None:
         return
     if _libc.mount(b"bpf", os.fsencode(path), b"bpf", ctypes.c_ulong(0), b"mode=0700"):
         raise _refused(f"mount a bpffs at {path}", ctypes.get_errno())
+
+
+@contextlib.contextmanager
+def held(directory: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Nobody else who asks makes or restores pins here meanwhile; False = somebody does. Raises OSError."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield _lock(fd, wait=wait)
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, *, wait: bool) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def remove_all(directory: Path) -> list[str]:

@@ -21,6 +21,7 @@ from haxlb.forwarding.layout import ABI, MapShape, Sizes, programs_shape, shapes
 from haxlb.forwarding.steps import Delete, Fill, Step, Write
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import held
 from haxlb.model.errors import HostError
 
 _MOST: Final = 0xFFFF
@@ -52,6 +53,11 @@ class Maps:
         of services and servers that nobody could find. Raises HostError where one is smaller, or is no map of ours.
         """
         verify_version(directory)
+        with held(directory):
+            return cls._create(directory, sizes)
+
+    @classmethod
+    def _create(cls, directory: Path, sizes: Sizes) -> Self:
         names = [shape.name for shape in shapes(sizes)]
         existing = _pinned(directory, names)
         if len(existing) < len(names):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import held
 from haxlb.linux.maps import Maps
 from haxlb.model.errors import HostError
 
@@ -66,14 +67,20 @@ class Pins:
                 os.close(fd)
 
     def restore(self) -> tuple[str, ...]:
-        """Pin again what is in use and has no name any more; the names. Raises HostError."""
-        self.hold()
-        restored = []
-        for held in (self._maps.fds, *self._builds.values()):
-            for name, fd in held.items():
-                if not (self._directory / name).exists():
-                    bpf.obj_pin(fd, self._directory / name)
-                    restored.append(name)
+        """Pin again what is in use and has no name any more; the names. Raises HostError, OSError.
+
+        None while tables are being made where somebody has removed ours: a program must not read some of both.
+        """
+        restored: list[str] = []
+        with held(self._directory, wait=False) as free:
+            if not free:
+                return ()
+            self.hold()
+            for kept in (self._maps.fds, *self._builds.values()):
+                for name, fd in kept.items():
+                    if not (self._directory / name).exists():
+                        bpf.obj_pin(fd, self._directory / name)
+                        restored.append(name)
         return tuple(restored)
 
     def verify_parts(self, program: int) -> None:

@@ -18,6 +18,7 @@ from haxlb.forwarding import layout
 from haxlb.forwarding.features import Features
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
+from haxlb.linux.bpffs import held
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.link_layers import carrier_of
@@ -225,6 +226,16 @@ def test_pins_that_somebody_removes_are_pinned_again_and_no_new_flow_is_refused(
     assert site.forwards()
     site.attach()
     assert site.forwards()
+
+
+def test_while_tables_are_being_made_none_of_the_old_ones_is_pinned_beside_them(site: Site) -> None:
+    with site.forwarder() as forwarder:
+        site.wire.inside(lambda: forwarder.attach(site.program, ("near",), "native"))
+        (site.directory / "endpoints").unlink()
+        with held(site.directory) as free:
+            assert free
+            assert site.wire.inside(forwarder.repin) == ()
+        assert site.wire.inside(forwarder.repin) == ("endpoints",)
 
 
 def test_one_that_comes_after_the_removal_takes_what_is_attached_in_its_care(site: Site) -> None:
