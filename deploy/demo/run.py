@@ -33,7 +33,7 @@ from demo.report import (
 )
 from demo.stage import PORT, VIP, WEB_SERVERS, Director, NotSeen, Stage, wait_for
 from haxlb.model.errors import HaxlbError
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 VICTIM = "web2"
 SWAPS = 5

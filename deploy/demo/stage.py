@@ -24,7 +24,7 @@ from typing import Self, TypeVar
 from lab import Host, Lab, run
 
 from haxlb.model.errors import HostError, NotPermitted, PeerError
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import InstanceStatus, NodeStatus, ProcessStatus
 from haxlb.model.wire import from_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 SCHEDULERS = [each.value for each in Scheduler]
 

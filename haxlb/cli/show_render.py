@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from haxlb.cli.show_ipvs import forward, known, place
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
 
 ROLE_STYLES = {Role.MASTER: "bold green", Role.BACKUP: "cyan", Role.FAULT: "bold red", Role.INIT: "yellow"}

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from haxlb.cli.show_render import ROLE_STYLES, ago, head, joined, page, where
-from haxlb.model.node import SECOND_US, Role
+from haxlb.model.instance import Role
 from haxlb.model.status import Contribution, InstanceStatus, LoopLag, NodeStatus, PeerStatus, TrackedStatus
+from haxlb.model.units import SECOND_US
 
 _MILLISECOND_US = 1000
 _LONGEST_FRACTION_S = 60

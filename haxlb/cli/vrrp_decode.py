@@ -16,7 +16,7 @@ import click
 from haxlb.cli.hex_text import HexError, packets_of
 from haxlb.linux.capture import LARGEST, CaptureError, is_capture, read_capture
 from haxlb.model.errors import HaxlbError
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.disagreement import authentication
 from haxlb.vrrp.dissect import Dissection, dissect
 from haxlb.vrrp.envelope import Envelope, Finding, Layer, guess, unwrap

@@ -20,7 +20,7 @@ from haxlb.cli.options import Seconds
 from haxlb.linux.standard_streams import reader_gone
 from haxlb.linux.vrrp_listen import Ear, Frame
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.model.wire import to_json
 from haxlb.vrrp.dissect import Dissection, dissect
 from haxlb.vrrp.envelope import Layer, unwrap

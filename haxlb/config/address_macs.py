@@ -11,7 +11,7 @@ from dataclasses import replace
 from haxlb.config.instance_mac import MacNames, router_mac
 from haxlb.config.vips import PlacedVip
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VirtualMac
+from haxlb.model.instance import VirtualMac
 from keepalived_compat.diagnostics import Complaints
 
 _FLAG = "use_vmac"

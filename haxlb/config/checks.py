@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, Check, CheckKind, HttpUrl
+from haxlb.model.check import Check, CheckKind, HttpUrl
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.keywords.checkers import REGEX_OPTIONS
 from keepalived_compat.nearest import did_you_mean

@@ -17,7 +17,8 @@ from haxlb.config.diff import field_differences, settings_differences, tracked_t
 from haxlb.config.fate import Consequence, Fate
 from haxlb.forwarding.layout import Sizes
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import TABLE_SIZES, ForwardingSettings, NodeConfig
+from haxlb.model.node import NodeConfig
+from haxlb.model.settings import TABLE_SIZES, ForwardingSettings
 from haxlb.model.tracking import TrackScript
 
 __all__ = ["Consequence", "Fate", "begins", "consequences"]

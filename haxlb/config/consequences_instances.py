@@ -9,7 +9,8 @@ from haxlb.config.diff import identity, instance_differences
 from haxlb.config.fate import Consequence, Fate
 from haxlb.config.meaning_value import counted
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.vrrp.changes import place, same_on_the_wire, vip_changes
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.holdings import addresses

@@ -9,7 +9,9 @@ from haxlb.config.diff import real_server_differences, server_differences
 from haxlb.config.fate import Consequence, Fate
 from haxlb.config.meaning_value import counted
 from haxlb.config.server_method import method_of, method_text
-from haxlb.model.node import Check, NodeConfig, RealServer, VirtualServer
+from haxlb.model.check import Check
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 
 def server_consequences(before: NodeConfig, after: NodeConfig) -> Iterator[Consequence]:

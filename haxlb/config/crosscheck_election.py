@@ -7,7 +7,7 @@ from itertools import combinations
 
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.tracking import PlacedTrack
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.tracking import Track, TrackKind
 from keepalived_compat.diagnostics import Complaints
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from haxlb.config.instances import PlacedInstance
 from haxlb.config.tracking import PlacedTrack
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.tracking import TrackKind
 from haxlb.vrrp.election import OWNER_PRIORITY
 from keepalived_compat.diagnostics import Complaints

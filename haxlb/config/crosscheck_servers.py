@@ -10,7 +10,7 @@ from haxlb.config.instances import PlacedInstance
 from haxlb.config.server_groups import MOST_ENDPOINTS
 from haxlb.config.servers import PlacedServer
 from haxlb.model.addresses import Endpoint, IPAddress
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.keywords import KEEPALIVED
 from keepalived_compat.source import Span

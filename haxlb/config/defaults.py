@@ -8,7 +8,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from haxlb.config.globals import Globals
 from haxlb.config.vips import lines_of
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, GarpConfig
+from haxlb.model.instance import GarpConfig
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import integer
 from keepalived_compat.section import Entry, Section

@@ -9,7 +9,9 @@ from typing import Any
 from haxlb.config.diff_words import field_name, prefix, shown
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.commands import Command
-from haxlb.model.node import NodeConfig, RealServer, VirtualServer, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 _SECRET = ("auth_pass", "password")
 

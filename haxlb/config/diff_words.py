@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from haxlb.model.commands import Command
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 _NAMES: dict[str, dict[str, str]] = {
     "VrrpInstance": {

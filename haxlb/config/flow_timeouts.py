@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from haxlb.config.globals import Globals
-from haxlb.model.node import FlowTimeouts
+from haxlb.model.virtual_server import FlowTimeouts
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import integer
 from keepalived_compat.nearest import did_you_mean

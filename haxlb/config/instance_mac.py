@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_interface
 
-from haxlb.model.node import VirtualMac
+from haxlb.model.instance import VirtualMac
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span, Word

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haxlb.config.defaults import DOWN_TIMER_ADVERTS, Defaults
-from haxlb.model.node import SECOND_US, Role
+from haxlb.model.instance import Role
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span

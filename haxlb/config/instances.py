@@ -15,7 +15,8 @@ from haxlb.config.instance_wire import Wire, read_wire
 from haxlb.config.routes import routes_of, rules_of
 from haxlb.config.tracking import PlacedTrack
 from haxlb.config.vips import PlacedVip
-from haxlb.model.node import SECOND_US, GarpConfig, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, VirtualMac, VrrpInstance
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from haxlb.config.vips import lines_of
-from haxlb.model.node import SECOND_US, LinkDelay, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.settings import LinkDelay
 from haxlb.model.tracking import TrackKind
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Section
 from keepalived_compat.values_groups import read_delays

@@ -11,7 +11,8 @@ from haxlb.config.meaning_track import track_sentence
 from haxlb.config.meaning_value import Origin, Value, counted, origin
 from haxlb.config.printer import in_seconds
 from haxlb.config.printer_addresses import option_words
-from haxlb.model.node import NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.sync_group import effective
 from haxlb.vrrp.timers import skew_time

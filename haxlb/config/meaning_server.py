@@ -12,7 +12,9 @@ from haxlb.config.servers import PlacedServer
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import RISE, fall, fall_time_us, retry_pace_us
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, Check, CheckKind, ForwardingMethod, RealServer, Scheduler, VirtualServer
+from haxlb.model.check import Check, CheckKind
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import ForwardingMethod, RealServer, Scheduler, VirtualServer
 from keepalived_compat.section import Section
 
 _TIMING = ("delay_loop", "connect_timeout", "retry", "delay_before_retry")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from haxlb.config.crosscheck_election import highest_priority, lowest_priority
 from haxlb.config.printer import in_seconds
-from haxlb.model.node import NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.vrrp.election import OWNER_PRIORITY
 

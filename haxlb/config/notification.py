@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 from haxlb.config.commands import command_of, user_and_group
 from haxlb.config.globals import Globals
-from haxlb.model.node import SECOND_US
 from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo, ScriptSettings
+from haxlb.model.units import SECOND_US
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.source import Span
 from keepalived_compat.values import Unusable, port

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from haxlb.config.printer_words import SECOND_US, account, block, in_seconds, scripts, switches, word
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import CheckerSettings, FlowTimeouts, NodeConfig, SpeakerSettings
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo
+from haxlb.model.settings import CheckerSettings, SpeakerSettings
+from haxlb.model.virtual_server import FlowTimeouts
 
 
 def global_lines(config: NodeConfig) -> Iterator[str]:

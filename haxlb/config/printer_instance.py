@@ -10,7 +10,7 @@ from haxlb.config.printer_routes import routing_lines
 from haxlb.config.printer_tracking import notify_lines, track_lines
 from haxlb.config.printer_words import SECOND_US, block, boolean, in_seconds, switches, word
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, Role, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VirtualMac, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind
 
 STARS = "********"

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from haxlb.config.printer_words import block, boolean, in_seconds, scripts, word
 from haxlb.config.server_method import Method, method_of, method_text
 from haxlb.config.server_schedule import granularity
-from haxlb.model.node import Check, CheckKind, HttpUrl, RealServer, Scheduler, VirtualServer
+from haxlb.model.check import Check, CheckKind, HttpUrl
+from haxlb.model.virtual_server import RealServer, Scheduler, VirtualServer
 
 
 def virtual_server_lines(server: VirtualServer, *, mails: bool) -> Iterator[str]:

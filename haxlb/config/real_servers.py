@@ -11,7 +11,8 @@ from haxlb.config.defaults import Defaults
 from haxlb.config.server_head import Head
 from haxlb.config.server_method import Method, read_method
 from haxlb.model.addresses import IPAddress, Protocol
-from haxlb.model.node import CheckKind, ForwardingMethod, RealServer
+from haxlb.model.check import CheckKind
+from haxlb.model.virtual_server import ForwardingMethod, RealServer
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from haxlb.model.node import ForwardingMethod, RealServer, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, RealServer, TunnelKind
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import did_you_mean
 from keepalived_compat.section import Entry

@@ -8,7 +8,7 @@ from ipaddress import AddressValueError, IPv4Address
 from haxlb.config.flow_timeouts import LONGEST_S
 from haxlb.config.server_head import Head
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.grammar import integer
 from keepalived_compat.section import Entry, Section

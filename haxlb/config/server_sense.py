@@ -8,7 +8,7 @@ from haxlb.config.real_servers import PlacedReal
 from haxlb.config.server_head import Head
 from haxlb.health.outcome import seconds
 from haxlb.health.rise_fall import fall_time_us, probe_limit_us
-from haxlb.model.node import ForwardingMethod, RealServer, Scheduler
+from haxlb.model.virtual_server import ForwardingMethod, RealServer, Scheduler
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Section
 from keepalived_compat.source import Span

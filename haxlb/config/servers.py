@@ -13,7 +13,7 @@ from haxlb.config.server_method import Method, read_method
 from haxlb.config.server_schedule import ScheduleReader
 from haxlb.config.server_sense import ServerSense
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import RealServer, VirtualServer
+from haxlb.model.virtual_server import RealServer, VirtualServer
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Entry, Section
 from keepalived_compat.source import Span

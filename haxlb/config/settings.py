@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from haxlb.model.node import ForwardingSettings, MqttSettings
+from haxlb.model.settings import ForwardingSettings, MqttSettings
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.preprocess import whole_file
 from keepalived_compat.source import DiskReader, Reader, Sources

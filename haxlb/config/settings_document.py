@@ -10,7 +10,7 @@ import yaml
 
 from haxlb.config.crosscheck import check_interface
 from haxlb.config.settings import Settings
-from haxlb.model.node import ForwardingSettings, MqttSettings
+from haxlb.model.settings import ForwardingSettings, MqttSettings
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.nearest import did_you_mean, nearest
 from keepalived_compat.preprocess import whole_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from haxlb.config.globals import Globals
-from haxlb.model.node import CheckerSettings, SpeakerSettings
+from haxlb.model.settings import CheckerSettings, SpeakerSettings
 from keepalived_compat.diagnostics import Complaints
 
 _SHORTEST_RUNAWAY_US = 200_000

@@ -16,9 +16,10 @@ from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.status import InstanceStatus
 from haxlb.model.succession import Succession
+from haxlb.model.units import SECOND_US
 
 PROMOTION_US = 8_000
 """What a spare needs from its orders to its first advert, on a busy host; measured: docs/explanation/processes.md."""

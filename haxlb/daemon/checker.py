@@ -22,8 +22,10 @@ from haxlb.health.pool import PoolChanged, RunScript
 from haxlb.health.timetable import AbandonProbe, StartProbe
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import SECOND_US, NodeConfig, RealServer, VirtualServer
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import DataPlaneStatus, VirtualServerStatus
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 FIRST_TABLE_WITHIN_US = SECOND_US
 """The first table waits this long for the link-layer addresses of the servers. A checker that starts beside a

@@ -9,8 +9,9 @@ from haxlb.daemon.ports import ForwarderPort
 from haxlb.forwarding.wanted import Counters, WantedTable
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US, FlowTimeouts
 from haxlb.model.status import DataPlaneStatus, LinkStatus
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import FlowTimeouts
 
 FIRST_RETRY_US = SECOND_US
 LAST_RETRY_US = 30 * SECOND_US

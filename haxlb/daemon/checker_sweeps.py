@@ -7,7 +7,7 @@ from typing import Protocol
 
 from haxlb.daemon.checker_ports import CheckerReportPort
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 SWEEP_EVERY_US = SECOND_US
 """So long at most flows that are over are counted among the connections of their server."""

@@ -9,8 +9,10 @@ from haxlb.forwarding.wanted import Counters, NextHop, Tally, WantedServer, Want
 from haxlb.health.pool import Pool, Serving
 from haxlb.health.rise_fall import RiseFall
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, Check, ForwardingMethod, RealServer, VirtualServer
+from haxlb.model.check import Check
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import ForwardingMethod, RealServer, VirtualServer
 
 _IPV4_BITS = 32
 _IPV6_BITS = 128

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from haxlb.daemon.history import History, RejectedFilter, describe
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, PeerClaimed, RoleChanged
-from haxlb.model.node import SECOND_US, MqttSettings, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.settings import MqttSettings
 from haxlb.model.status import AlarmStatus
+from haxlb.model.units import SECOND_US
 from haxlb.splitbrain.claimant import Claimant, PublishClaim
 from haxlb.splitbrain.detector import SplitBrainDetector
 from haxlb.splitbrain.watch import last_will_us

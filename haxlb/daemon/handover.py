@@ -14,8 +14,9 @@ from haxlb.daemon.control import Answer, Step
 from haxlb.daemon.messages import HandOver, Message, Resume
 from haxlb.daemon.ports import ClockPort
 from haxlb.daemon.supervisor_ports import BrokerPort, PeerProbePort, WallClockPort
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.status import InstanceStatus, PeerStatus
+from haxlb.model.units import SECOND_US
 
 POLL_S = 0.05
 RELEASE_US = SECOND_US

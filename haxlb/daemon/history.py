@@ -24,7 +24,7 @@ from haxlb.model.facts import (
     RoleChanged,
     TrackChanged,
 )
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 LENGTH = 50
 REJECTED_QUIET_US = 60 * SECOND_US

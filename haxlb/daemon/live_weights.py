@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from haxlb.model.errors import HaxlbError
-from haxlb.model.node import NodeConfig, RealServer, VirtualServer
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
+from haxlb.model.virtual_server import RealServer, VirtualServer
 from keepalived_compat.nearest import did_you_mean
 
 MOST = 65535

@@ -15,9 +15,11 @@ from haxlb.model.addresses import IPAddress, StaticAddress
 from haxlb.model.errors import PeerError
 from haxlb.model.facts import Fact
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import NodeConfig, SpeakerSettings, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import NotifyDue, ScriptSettings
 from haxlb.model.routes import Route, Rule
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.status import DataPlaneStatus, InstanceStatus, LoopLag, TrackedStatus, VirtualServerStatus
 from haxlb.model.succession import Succession
 from haxlb.model.tracking import BfdSession, TrackFile, TrackProcess, TrackResult, TrackScript

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import RealServer, VirtualServer
 from haxlb.model.notification import NotifyDue, NotifyScripts
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 STATES = ("MASTER", "BACKUP", "FAULT", "STOP", "DELETED")
 """What an instance or a sync group can be in. All else that is told is an event, which changes no state."""

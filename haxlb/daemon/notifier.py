@@ -31,8 +31,11 @@ from haxlb.daemon.supervisor_ports import World
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, GroupChanged, QuorumChanged
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import SECOND_US, NodeConfig, VirtualServer, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import NotifyDue
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import VirtualServer
 
 INSTANCE = "INSTANCE"
 MOST_DEPARTED = 256

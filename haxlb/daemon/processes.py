@@ -14,8 +14,9 @@ from haxlb.daemon.spare import NAME as SPARE
 from haxlb.daemon.spare import Spare
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US, SpeakerSettings
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.status import ProcessStatus
+from haxlb.model.units import SECOND_US
 
 T = TypeVar("T")
 STOP_PATIENCE_S = 6.0

@@ -20,7 +20,9 @@ from haxlb.daemon.tracking import anything, tracker_orders
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import TABLE_SIZES, NodeConfig, Role
+from haxlb.model.instance import Role
+from haxlb.model.node import NodeConfig
+from haxlb.model.settings import TABLE_SIZES
 
 _REMAKE = "stop haxlb, run `haxlb detach`, start it: tables that are there are kept as large as they are"
 ORDER_PATIENCE_S = 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 STEADY_US = 10 * SECOND_US
 """A process that lived this long was fine: its next restart is immediate again."""

@@ -15,8 +15,9 @@ from haxlb.daemon.messages import Ready, StandBy
 from haxlb.daemon.respawn import Respawn
 from haxlb.daemon.supervisor_ports import World
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US, SpeakerSettings
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.status import ProcessStatus
+from haxlb.model.units import SECOND_US
 
 NAME = "spare"
 DELAY_S = 2.0

@@ -35,10 +35,12 @@ from haxlb.daemon.speaker_timetable import Timetable
 from haxlb.model.errors import HostError, PeerError
 from haxlb.model.facts import AdvertRejected
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import SECOND_US, Role, SpeakerSettings, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.status import InstanceStatus, LoopLag
 from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackKind, TrackResult
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
     AddRoutes,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from haxlb.daemon.ports import AnnouncePort
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig
+from haxlb.model.instance import GarpConfig
 
 PORTION = 64
 """Frames that are sent in one go: less than a millisecond."""

@@ -21,7 +21,7 @@ from haxlb.daemon.speaker_member import Member
 from haxlb.daemon.speaker_routes import RouteKeeper
 from haxlb.daemon.speaker_vips import VipKeeper
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, Role
+from haxlb.model.instance import GarpConfig, Role
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import (
     AddRoutes,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import ADVERT_TTL, advert_of, encode, group_of, is_unicast
 from haxlb.vrrp.authentication_header import Key
 

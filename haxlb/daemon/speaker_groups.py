@@ -9,7 +9,7 @@ from haxlb.daemon.ports import NotifyPort
 from haxlb.daemon.speaker_member import Member
 from haxlb.model.errors import Bug
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.vrrp.inputs import Grouped, Input
 from haxlb.vrrp.sync_group import Group, effective, may_hurry
 

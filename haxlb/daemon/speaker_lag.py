@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US
 from haxlb.model.status import LoopLag
+from haxlb.model.units import SECOND_US
 
 _MILLISECOND_US = 1_000
 

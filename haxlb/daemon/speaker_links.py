@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from haxlb.daemon.ports import Link
-from haxlb.model.node import LinkDelay
+from haxlb.model.settings import LinkDelay
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ took them while its instance is BACKUP would deliver them a second time.
 from __future__ import annotations
 
 from haxlb.daemon.ports import VirtualMacPort
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 
 Key = tuple[str, int]
 """`VrrpInstance.key`."""

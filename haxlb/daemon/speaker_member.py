@@ -14,8 +14,9 @@ from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker_frames import datagrams, own_address, resignation, sign
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.status import InstanceStatus
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert import Advert, Expected, advertised, decode
 from haxlb.vrrp.authentication_header import Sequence
 from haxlb.vrrp.inputs import AdvertReceived, LinkChanged

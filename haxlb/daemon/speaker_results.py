@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from haxlb.daemon.ports import Link
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.tracking import TrackKind, TrackResult
 from haxlb.vrrp.inputs import Tracked
 

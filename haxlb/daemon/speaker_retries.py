@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 from haxlb.daemon.ports import ReportPort
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.units import SECOND_US
 
 RETRY_US = SECOND_US
 SOON_US = 10_000

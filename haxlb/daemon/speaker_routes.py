@@ -9,7 +9,7 @@ from __future__ import annotations
 from haxlb.daemon.ports import ReportPort, RoutePort
 from haxlb.daemon.speaker_retries import Key, Refusals
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.routes import Route, Rule
 
 Entry = Route | Rule

@@ -11,7 +11,7 @@ from haxlb.daemon.ports import AddressPort, AnnouncePort, ReportPort
 from haxlb.daemon.speaker_retries import Key, Refusals
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.changes import place
 
 Place = tuple[IPAddress, str]

@@ -9,10 +9,12 @@ from haxlb.daemon.live_weights import LiveWeights
 from haxlb.daemon.messages import ConfigureChecker, ConfigureSpeaker, ConfigureTracker, GarpFrame, PeersKnown, Tracked
 from haxlb.daemon.tracking import Key, same_things, tracker_orders
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import SECOND_US, NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import InstanceStatus
 from haxlb.model.succession import Succession
 from haxlb.model.tracking import TrackResult
+from haxlb.model.units import SECOND_US
 
 MOST_PEERS = 16
 """Other directors remembered per interface; a flood of spoofed adverts must not cost memory. The one that was not heard

@@ -16,8 +16,10 @@ from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
 from haxlb.model.facts import Fact
-from haxlb.model.node import MqttSettings, NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import MailSettings, NotifyFifo, ScriptSettings
+from haxlb.model.settings import MqttSettings
 from haxlb.model.status import MailStatus, NodeStatus
 from haxlb.splitbrain.claimant import PublishClaim
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from haxlb.model.node import SECOND_US
 from haxlb.model.status import TrackedStatus
 from haxlb.model.tracking import TrackKind, TrackResult
+from haxlb.model.units import SECOND_US
 
 Key = tuple[TrackKind, str]
 

@@ -13,8 +13,8 @@ from itertools import count
 from haxlb.daemon.tracker_board import Board
 from haxlb.daemon.tracker_ports import TrackerReportPort, TrackScriptPort
 from haxlb.model.facts import AlarmCleared, AlarmRaised
-from haxlb.model.node import SECOND_US
 from haxlb.model.tracking import TrackKind, TrackScript
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.track_script import ScriptCounter
 
 GRACE_US = 2 * SECOND_US

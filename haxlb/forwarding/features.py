@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from haxlb.model.addresses import Endpoint
-from haxlb.model.node import FlowTimeouts, ForwardingMethod, NodeConfig, RealServer, VirtualServer
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import FlowTimeouts, ForwardingMethod, RealServer, VirtualServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

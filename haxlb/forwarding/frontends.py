@@ -29,7 +29,7 @@ from haxlb.forwarding.wanted import WantedService, WantedTable
 from haxlb.forwarding.writing import Writing
 from haxlb.model.addresses import Endpoint, IPAddress
 from haxlb.model.errors import HostError
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 
 _TICKS: Final = 0xFFFF
 _LONGEST_LIFETIME_S: Final = 0xFFFF

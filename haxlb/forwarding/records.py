@@ -12,7 +12,7 @@ from typing import Final, Self
 from haxlb.forwarding.layout import LOAD_BYTES, pack_mac
 from haxlb.forwarding.wanted import Load, NextHop
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 
 _ENDPOINT: Final = struct.Struct("=4s2sBx")
 _ENDPOINT6: Final = struct.Struct("=16s2sBx")

@@ -30,7 +30,7 @@ from haxlb.forwarding.reference_rings import Rings
 from haxlb.forwarding.reference_tags import retag
 from haxlb.forwarding.wanted import NextHop, Tally, WantedServer, WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 
 
 class Action(Enum):

@@ -12,7 +12,7 @@ from haxlb.forwarding.reference_rings import PICK_ATTEMPTS, Rings
 from haxlb.forwarding.reference_schedulers import Candidate, Locality, better, is_busy, least
 from haxlb.forwarding.wanted import Load, WantedServer, WantedService
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 
 class Chooser:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 LOCALITY_EXPIRES_S: Final = 24 * 60 * 60
 """A set of lblcr that has not changed for so long gives up a server (sysctl_lblcr_expiration)."""

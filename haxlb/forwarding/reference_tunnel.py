@@ -14,7 +14,7 @@ from haxlb.forwarding.layout import pack_mac
 from haxlb.forwarding.reference import Action, Delivery, Verdict
 from haxlb.forwarding.reference_packet import ETHERNET, IPV4, IPV6, Datagram, Part
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import TunnelKind
+from haxlb.model.virtual_server import TunnelKind
 
 _IPIP, _UDP, _IPV6_IN_IP, _GRE, _ICMPV6 = 4, 17, 41, 47, 58
 _ICMP: Final = 1

@@ -25,7 +25,7 @@ from haxlb.forwarding.sequence import sequence
 from haxlb.forwarding.wanted import WantedServer, WantedService
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 _WALK: Final = 6
 """Steps; with half of the servers dead one of 64 slots is not served by then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from haxlb.model.addresses import Endpoint, IPAddress
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

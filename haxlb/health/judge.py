@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from haxlb.health.outcome import Outcome, failed, passed
-from haxlb.model.node import HttpUrl
+from haxlb.model.check import HttpUrl
 
 Search = Callable[[re.Pattern[bytes], bytes], bool | None]
 """Whether a pattern is found in a body; None = it took too long to tell."""

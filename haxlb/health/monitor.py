@@ -10,7 +10,8 @@ from haxlb.health.pool import Member, Pool, PoolChanged, PoolEffect, member_name
 from haxlb.health.rise_fall import RiseFall, probe_limit_us
 from haxlb.health.timetable import AbandonProbe, StartProbe, Timetable
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Check, VirtualServer
+from haxlb.model.check import Check
+from haxlb.model.virtual_server import VirtualServer
 
 Effect = StartProbe | AbandonProbe | PoolEffect
 

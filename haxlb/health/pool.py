@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from haxlb.health.quorum import Quorum
 from haxlb.health.rise_fall import RiseFall, Verdict
 from haxlb.model.addresses import IPAddress
+from haxlb.model.check import Check
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import Check, RealServer, VirtualServer
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import VirtualServer
+from haxlb.model.virtual_server import VirtualServer
 
 
 class Quorum:

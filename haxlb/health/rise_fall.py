@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from haxlb.health.outcome import Finding, Outcome
-from haxlb.model.node import Check
+from haxlb.model.check import Check
 
 RISE = 2
 DEFAULT_FALL = 2

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from haxlb.health.rise_fall import probe_limit_us
-from haxlb.model.node import SECOND_US, Check
+from haxlb.model.check import Check
+from haxlb.model.units import SECOND_US
 
 FIRST_PROBE_WITHIN_US = SECOND_US
 """keepalived spreads the first probes over a whole delay_loop, up to a minute without knowledge of a dead server."""

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert import AUTH_PASS, PROTOCOL_NUMBER, advert_of
 
 SAMPLE = 1024

@@ -16,7 +16,7 @@ from haxlb.linux.advert_filter import CALM, KNOWN_SENDERS, THINNED, Kind, Signat
 from haxlb.linux.ip_packets import address6, packet_of, parse_ip_packet
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError, NotPermitted
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 
 RECEIVE_BUFFER = 4 << 20

@@ -24,7 +24,7 @@ from haxlb.linux.ip_packets import packet_of
 from haxlb.linux.log import Complaints
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, PROTOCOL_NUMBER, group_of, is_unicast
 from haxlb.vrrp.authentication_header import AH_PROTOCOL_NUMBER
 

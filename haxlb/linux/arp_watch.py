@@ -18,7 +18,7 @@ from haxlb.linux.log import Log
 from haxlb.linux.neighbour_solicitation import NeighbourSocket
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.facts import ForeignMacHeard
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 PERIOD_S = 3.0
 REPORT_PAUSE_US = SECOND_US

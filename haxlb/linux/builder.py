@@ -20,7 +20,8 @@ from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.niceness import hurry
 from haxlb.linux.short_lived import communicate, refuse_killed
 from haxlb.model.errors import HostError, PeerError
-from haxlb.model.node import NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.wire import from_json
 
 if TYPE_CHECKING:

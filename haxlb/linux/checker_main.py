@@ -41,7 +41,7 @@ from haxlb.linux.sweeper import Sweeper
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import Fact
-from haxlb.model.node import CheckerSettings
+from haxlb.model.settings import CheckerSettings
 
 SCRIPTS_TIMEOUT_S = 3.0
 OPEN_FILES = 65536

@@ -31,7 +31,7 @@ from pathlib import Path
 from haxlb.linux.nft_table import is_there
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 
 TABLE = "haxlb"
 """Its name where nothing else is said, and that of the haxlb in the usual runtime directory."""

@@ -12,7 +12,8 @@ from haxlb.forwarding.sequence import sequence
 from haxlb.linux.interface_mtu import needs_several_buffers
 from haxlb.linux.link_layers import carrier_of
 from haxlb.model.errors import HostError
-from haxlb.model.node import NodeConfig, Scheduler, VirtualServer
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import Scheduler, VirtualServer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from haxlb.linux.sysctls import NO_LOCAL_IGMP, Sysctls, promote_secondaries
 from haxlb.linux.virtual_macs import VirtualMacs
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import TrackKind
 

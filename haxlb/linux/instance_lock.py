@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from haxlb.model.errors import HostError, NotPermitted
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 
 NAME = "haxlb.pid"
 _UCRED = struct.Struct("=iII")

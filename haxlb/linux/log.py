@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from haxlb.daemon.ports import ClockPort
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 
 class Log(Protocol):

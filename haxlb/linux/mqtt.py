@@ -19,8 +19,10 @@ from haxlb.daemon.supervisor_ports import WallClockPort
 from haxlb.linux.log import Log
 from haxlb.linux.mqtt_outbox import Outbox, Topics, level
 from haxlb.model.facts import Fact, PeerClaimed
-from haxlb.model.node import SECOND_US, MqttSettings, Role
+from haxlb.model.instance import Role
+from haxlb.model.settings import MqttSettings
 from haxlb.model.status import NodeStatus
+from haxlb.model.units import SECOND_US
 from haxlb.splitbrain.claimant import PublishClaim
 
 if TYPE_CHECKING:

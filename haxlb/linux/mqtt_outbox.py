@@ -9,7 +9,7 @@ from typing import Any
 
 from haxlb.daemon.history import describe
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, RoleChanged
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import NodeStatus, VirtualServerStatus
 from haxlb.model.wire import to_json
 from haxlb.splitbrain.claimant import PublishClaim

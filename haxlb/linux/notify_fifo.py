@@ -19,8 +19,8 @@ from haxlb.linux.log import Log
 from haxlb.linux.script_process import signal_group
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US
 from haxlb.model.notification import NotifyFifo, ScriptSettings
+from haxlb.model.units import SECOND_US
 
 MODE = 0o644
 """keepalived's."""

@@ -23,7 +23,7 @@ from haxlb.linux.arp import ArpSocket
 from haxlb.linux.group_echo import first_listener
 from haxlb.linux.neighbour_solicitation import NeighbourSocket
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert_checks import MULTICAST_GROUP6 as VRRP_GROUP6
 
 ROUND_S = 0.4

@@ -16,7 +16,7 @@ from haxlb.linux.probing_source import ProbeSources
 from haxlb.linux.probing_stream import OUR_LACK, BindRefused, Stream, Tls, connect, in_words, tls_context
 from haxlb.linux.probing_turns import Results, TimeUp, Turn, Turns
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Check, CheckKind, HttpUrl
+from haxlb.model.check import Check, CheckKind, HttpUrl
 
 _ROOT = (HttpUrl(path="/"),)
 _CONNECTED = passed("connected")

@@ -14,7 +14,7 @@ from haxlb.health.judge import HttpAnswer, accepts, judge, needs_body
 from haxlb.health.outcome import Outcome, failed
 from haxlb.linux.probing_regex import search
 from haxlb.linux.probing_stream import Stream
-from haxlb.model.node import Check, HttpUrl
+from haxlb.model.check import Check, HttpUrl
 
 BODY_LIMIT = 1 << 20
 """Bytes of a body that a digest or regex is applied to; more fails the probe. Without either, reading ends here."""

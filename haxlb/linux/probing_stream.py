@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from haxlb.linux.probing_source import ProbeSources
 from haxlb.linux.probing_turns import BROKEN, READABLE, WRITABLE, ready
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Check
+from haxlb.model.check import Check
 
 CHUNK = 16 * 1024
 _IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>

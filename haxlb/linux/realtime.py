@@ -13,7 +13,7 @@ import os
 import resource
 
 from haxlb.linux.log import Log
-from haxlb.model.node import CheckerSettings, SpeakerSettings
+from haxlb.model.settings import CheckerSettings, SpeakerSettings
 
 PRIORITY = 20
 """Of SCHED_RR (1 to 99): above every normal process, below the kernel's own threads at 50 and the watchdogs at 99."""

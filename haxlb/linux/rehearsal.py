@@ -15,8 +15,9 @@ from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker import Speaker, datagrams
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import Fact
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.notification import NotifyDue
+from haxlb.model.units import SECOND_US
 
 ROUNDS = 12
 """A function is specialised after eight calls (CPython 3.11, Include/internal/pycore_code.h)."""

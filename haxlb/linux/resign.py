@@ -27,7 +27,7 @@ from haxlb.linux.routing import GONE, encode_removals
 from haxlb.linux.rtnetlink import IFA_LOCAL, NLM_F_ACK, RTM_DELADDR, Rtnetlink
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import Expected
 from haxlb.vrrp.authentication_header import Key, clock_sequence
 

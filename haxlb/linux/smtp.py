@@ -12,8 +12,8 @@ from email.utils import formatdate, make_msgid
 
 from haxlb.daemon.notifications import Mail
 from haxlb.model.errors import HostError
-from haxlb.model.node import SECOND_US
 from haxlb.model.notification import MailSettings
+from haxlb.model.units import SECOND_US
 
 DIALOGUE_LIMIT = 3
 """A dialogue may take this many times smtp_connect_timeout, however steadily the server drips."""

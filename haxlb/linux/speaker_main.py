@@ -56,8 +56,9 @@ from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import AdvertRejected, Fact, RoleChanged
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import SpeakerSettings, VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.notification import NotifyDue, NotifyScripts
+from haxlb.model.settings import SpeakerSettings
 
 SCRIPTS_TIMEOUT_S = 3.0
 """How long the scripts of a stop may take; keepalived gives them about one second."""

@@ -23,7 +23,7 @@ from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.errors import HostError, NotPermitted
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 VIP: Final = IPv4Address("10.200.1.1")
 PORT: Final = 80

@@ -34,7 +34,7 @@ from haxlb.linux.rtnetlink import (
 from haxlb.linux.sysctls import Sysctls
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError, NotPermitted
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 
 # <linux/if_link.h>
 _IFLA_LINK, _IFLA_LINKINFO, _IFLA_IFALIAS, _IFLA_AF_SPEC, _IFLA_GROUP = 5, 18, 20, 26, 27

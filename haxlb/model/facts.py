@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from haxlb.daemon.notifications import STATES
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.notification import NotifyDue
 
 if TYPE_CHECKING:

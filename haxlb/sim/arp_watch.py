@@ -11,7 +11,7 @@ from functools import partial
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import ForeignMacHeard
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.sim.adapters import AddressTable, VirtualClock
 from haxlb.sim.lan import Lan, Nic
 from haxlb.sim.loop import Timer, VirtualLoop

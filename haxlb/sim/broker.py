@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.sim.loop import Timer, VirtualLoop
 from haxlb.splitbrain.watch import LAST_WILL_US
 

@@ -6,7 +6,8 @@ killed one leaves them to the supervisor or to their lifetimes, and the forwarde
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US, NodeConfig
+from haxlb.model.node import NodeConfig
+from haxlb.model.units import SECOND_US
 from haxlb.sim.membership import Process
 from haxlb.sim.processes import Processes
 from haxlb.sim.tracked import Health, Key

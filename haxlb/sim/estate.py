@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from haxlb.daemon.ports import Datagram
 from haxlb.daemon.speaker_frames import resignation, sign
 from haxlb.daemon.supervisor_ports import Outlets
-from haxlb.model.node import SECOND_US, NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import InstanceStatus
+from haxlb.model.units import SECOND_US
 from haxlb.sim.adapters import VirtualClock
 from haxlb.sim.kernel import Kernel
 from haxlb.sim.outlets import SilentLog

@@ -8,7 +8,8 @@ from haxlb.daemon.ports import AnnouncePort, ClockPort, Datagram
 from haxlb.daemon.speaker_frames import departure
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import NotifyDue
 from haxlb.sim.accounts import Accounts
 from haxlb.sim.adapters import VirtualAdverts

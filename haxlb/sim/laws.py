@@ -26,7 +26,8 @@ from functools import partial
 from itertools import combinations
 
 from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.sim.broker import LATENCY_US as BROKER_LATENCY_US
 from haxlb.sim.broker import Broker
 from haxlb.sim.client import Client

@@ -14,9 +14,12 @@ from random import Random
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.commands import Command
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import SECOND_US, GarpConfig, NodeConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VirtualMac, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.routes import Route
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.tracking import Track, TrackFile, TrackKind, TrackProcess, TrackScript
+from haxlb.model.units import SECOND_US
 from haxlb.sim.topology import Station, plan
 
 _V2_INTERVALS_US = (SECOND_US, 2 * SECOND_US)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.sim.lan import Nic
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.holdings import addresses
 
 _TOLERANCE_US = 100

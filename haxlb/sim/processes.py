@@ -16,9 +16,10 @@ from haxlb.daemon.speaker import Speaker
 from haxlb.daemon.tracking import anything
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised, Fact, RoleChanged
-from haxlb.model.node import SECOND_US, Role
+from haxlb.model.instance import Role
 from haxlb.model.notification import NotifyDue
 from haxlb.model.tracking import TrackResult
+from haxlb.model.units import SECOND_US
 from haxlb.sim.adapters import VirtualAnnouncer, VirtualWake
 from haxlb.sim.estate import Estate
 from haxlb.sim.judged import Bench, JudgedAdverts, JudgedAnnouncer, JudgedNotify

@@ -5,8 +5,10 @@ from __future__ import annotations
 from random import Random
 
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import SECOND_US, NodeConfig, Role
+from haxlb.model.instance import Role
+from haxlb.model.node import NodeConfig
 from haxlb.model.tracking import TrackKind
+from haxlb.model.units import SECOND_US
 from haxlb.sim.director import Director
 from haxlb.sim.laws import longest_down_us
 from haxlb.sim.membership import Membership

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from haxlb.model.node import SECOND_US, NodeConfig, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.tracking import TrackKind
+from haxlb.model.units import SECOND_US
 from haxlb.sim.director import Director
 from haxlb.sim.lan import Wire
 from haxlb.sim.membership import Process

@@ -18,10 +18,12 @@ from haxlb.daemon.notifier import Notifier
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import World as Ports
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact, ForeignMacHeard, PeerClaimed, PeerHeard, RoleChanged
-from haxlb.model.node import SECOND_US, NodeConfig, Role
+from haxlb.model.instance import Role
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus
 from haxlb.model.tracking import TrackResult
+from haxlb.model.units import SECOND_US
 from haxlb.sim.adapters import AddressTable, VirtualClock, VirtualWake
 from haxlb.sim.arp_watch import ArpWatch
 from haxlb.sim.broker import Broker, Claim

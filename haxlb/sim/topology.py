@@ -12,7 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.tracking import TrackKind
 from haxlb.vrrp.holdings import addresses
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from haxlb.model.facts import (
     PeerClaimed,
     RoleChanged,
 )
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.splitbrain.watch import LAST_WILL_US, InstanceWatch
 
 Alarm = AlarmRaised | AlarmCleared

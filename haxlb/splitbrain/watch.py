@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, ForeignMacHeard, PeerClaimed
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.splitbrain.evidence import Series, StandingClaim, seconds
 from haxlb.splitbrain.window import protocol_window_us
 

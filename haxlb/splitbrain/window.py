@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.units import SECOND_US
 
 
 def master_down_interval_us(instance: VrrpInstance) -> int:

@@ -12,7 +12,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert_checks import (
     ADVERT_TTL,
     AUTH_HEADER,

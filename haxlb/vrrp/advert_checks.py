@@ -14,7 +14,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from haxlb.model.addresses import IPAddress, TtlLimits
 from haxlb.model.errors import PeerError
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert_checksum import is_good, pseudo_header
 from haxlb.vrrp.authentication_header import Key
 

@@ -8,7 +8,7 @@ share, and is kept by whoever sends them (`haxlb.daemon.speaker_announcements`).
 from __future__ import annotations
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.contest import Contest
 from haxlb.vrrp.holdings import addresses
 from haxlb.vrrp.inputs import Announce

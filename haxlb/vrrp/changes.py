@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

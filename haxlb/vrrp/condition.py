@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.status import Contribution
 from haxlb.model.tracking import TrackResult
 from haxlb.vrrp.election import OWNER_PRIORITY

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 _PAUSE_US = SECOND_US * 9 // 10
 """Between announcements in turn; less than a second, so that adverts a second apart are all answered."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert import AUTH_HEADER, AUTH_PASS
 from haxlb.vrrp.dissect import Dissection
 

@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.errors import PeerError
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert import ADVERT_TTL, AUTH_HEADER, AUTH_NONE, AUTH_PASS, MULTICAST_GROUP, padded_password
 from haxlb.vrrp.advert_checksum import is_good, pseudo_header
 from haxlb.vrrp.authentication_header import Key

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.timers import master_down_interval, skew_time
 
 if TYPE_CHECKING:

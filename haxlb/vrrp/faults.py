@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.inputs import LinkChanged
 
 

@@ -9,7 +9,7 @@ has then taken off those of IPv4 by itself (fib_sync_down_addr), which is what w
 from __future__ import annotations
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from haxlb.vrrp.changes import vip_changes
 from haxlb.vrrp.inputs import AddRoutes, AddVips, Effect, RemoveRoutes, RemoveVips
 

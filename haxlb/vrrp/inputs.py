@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.facts import Fact
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.routes import Route, Rule
 from haxlb.model.succession import Succession

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import AdvertRejected, ForeignAdvertHeard, PeerHeard
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.status import PeerStatus
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import AdvertReceived, Report
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from haxlb.model.addresses import IPAddress
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.status import InstanceStatus
 from haxlb.model.succession import Succession
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.announcements import Announcements
 from haxlb.vrrp.condition import Condition
 from haxlb.vrrp.election import Election

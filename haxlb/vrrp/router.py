@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.vrrp.changes import same_on_the_wire
 from haxlb.vrrp.election import OWNER_PRIORITY, seconds
 from haxlb.vrrp.holdings import swap

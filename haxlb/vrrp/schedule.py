@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 _QUICK_ANSWER_US = 1_000
 _MOST_QUICK_ANSWERS = 8

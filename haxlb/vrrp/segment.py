@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from haxlb.model.addresses import IPAddress
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 from haxlb.vrrp.disagreement import About, Said, authentication, differences
 from haxlb.vrrp.dissect import Dissection, Form
 from haxlb.vrrp.intrusions import Intrusions

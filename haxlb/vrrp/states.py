@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from haxlb.model.errors import Bug
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 
 class Event(Enum):

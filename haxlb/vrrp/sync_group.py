@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.model.tracking import Track, TrackKind
 from haxlb.vrrp.inputs import GroupBackup, Grouped, GroupMaster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 DOWN_ADVERTS = 3
 """So many adverts may be missed before the MASTER counts as gone (RFC 9568 section 6.1)."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from haxlb.model.node import SECOND_US, Role
+from haxlb.model.instance import Role
 from haxlb.model.status import TransitionStatus
+from haxlb.model.units import SECOND_US
 
 _REMEMBERED = 20
 

@@ -19,7 +19,7 @@ from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, Wanted
 from haxlb.linux import bpf
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, PORT, SERVERS, VIP, specimen
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 from tests.bpf.assembly import answer, renew
 from tests.bpf.frames import CLIENT, CLIENT_MAC, tcp, udp
 

@@ -13,7 +13,7 @@ from haxlb.forwarding import layout
 from haxlb.linux import bpf, xdp
 from haxlb.linux.maps import possible_cpus
 from haxlb.linux.specimen import OWN_MAC, features_of, specimen, table
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.assembly import answer, swap
 from tests.bpf.frames import tcp
 from tests.bpf.wire import Traffic, Wire

@@ -15,7 +15,7 @@ from typing import Any
 from haxlb.forwarding.features import ALL
 from haxlb.linux.bpffs import ensure_bpffs, unmount
 from haxlb.linux.specimen import features_of, pinned, specimen, table
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 HARNESS = Path(__file__).parents[3] / "shared" / "bench" / "run.sh"
 SCHEDULERS = (Scheduler.RR, Scheduler.WLC, Scheduler.MH)

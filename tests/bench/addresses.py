@@ -22,7 +22,7 @@ from haxlb.linux.addresses import Addresses
 from haxlb.linux.present_addresses import present_addresses
 from haxlb.linux.routing import Routing
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.routes import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy"))

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 if TYPE_CHECKING:
     from demo.run import Play

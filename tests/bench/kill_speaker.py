@@ -37,7 +37,7 @@ def measure() -> Iterator[dict[str, Any]]:
 def _measure(interval: str, *, spare: bool) -> dict[str, Any]:
     from lab import Lab
 
-    from haxlb.model.node import Role
+    from haxlb.model.instance import Role
     from tests.netns.site import Director, configuration
     from tests.netns.standin import Ear, eventually
 

@@ -26,7 +26,7 @@ from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.realtime import freeze_collector
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 SERVICES: Final = 1000
 SERVERS: Final = 10

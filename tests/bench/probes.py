@@ -22,10 +22,12 @@ from haxlb.linux.probing import Prober
 from haxlb.linux.probing_turns import Results
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.check import Check, CheckKind, HttpUrl
 from haxlb.model.commands import Command
 from haxlb.model.facts import Fact
-from haxlb.model.node import Check, CheckKind, HttpUrl, NodeConfig, RealServer, VirtualServer
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import LinkStatus
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 SECONDS = float(os.environ.get("HX_SECONDS", "5"))
 PROBED = int(os.environ.get("HX_PROBED", "500"))

@@ -49,7 +49,7 @@ def measure() -> Iterator[dict[str, Any]]:
     sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     from lab import Lab
 
-    from haxlb.model.node import Role
+    from haxlb.model.instance import Role
     from tests.netns.site import Director, configuration
     from tests.netns.standin import Ear, eventually
 

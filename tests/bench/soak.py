@@ -40,7 +40,7 @@ def measure() -> Iterator[dict[str, Any]]:
 def _measure(*, busy: bool, nice: int = 0) -> dict[str, Any]:
     from lab import Lab
 
-    from haxlb.model.node import Role
+    from haxlb.model.instance import Role
     from tests.netns.site import Director, configuration
     from tests.netns.standin import Ear, eventually
 

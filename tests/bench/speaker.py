@@ -13,7 +13,7 @@ from haxlb.daemon.speaker import Speaker
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import Fact
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 
 INSTANCES = 250

@@ -41,7 +41,7 @@ from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf import slow_clock
 from tests.bpf.aging import age_flows
 from tests.bpf.any_port import admit

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 from tests.bpf.frames import CLIENT_MAC
 from tests.bpf.packets import ACK, DATA, FIN, INIT, NO_OPERATION, RST, SYN, ethernet, ipv4, ipv6, segment
 from tests.forwarding.tables import PEER, PEER_MAC, mac

@@ -45,7 +45,7 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 from tests.bpf.aging import age_flows
 from tests.bpf.any_port import admit
 

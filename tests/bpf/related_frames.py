@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.hand_filled import CLIENT_MAC, OWN_MAC, PEER_MAC, hop
 
 WEB, DNS, HASHED, ANY, EACH, WEB6, HASHED6 = (

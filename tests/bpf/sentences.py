@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, VIP
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import CLIENT_MAC
 from tests.bpf.packets import ACK, DATA, FIN, INIT, NO_OPERATION, PSH, RST, SHUTDOWN, SYN, ethernet, ipv4, ipv6, segment
 from tests.forwarding.tables import PEER, PEER_MAC, mac, server, server6

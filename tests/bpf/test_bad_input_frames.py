@@ -28,7 +28,7 @@ from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, Specimen
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 from tests.bpf import slow_clock
 from tests.bpf.mutations import Mutations, everything, tunnelled
 from tests.bpf.plane import ACTIONS, Plane

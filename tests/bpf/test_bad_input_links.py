@@ -24,7 +24,7 @@ from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.teardown import tear_down
 from haxlb.model.errors import HostError
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import tcp
 from tests.bpf.wire import Wire, Witnessed
 from tests.forwarding.tables import server, table

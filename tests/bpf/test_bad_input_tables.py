@@ -11,7 +11,7 @@ from haxlb.forwarding.wanted import WantedService, WantedTable
 from haxlb.linux.specimen import VIP
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
 from haxlb.model.errors import HostError
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import tcp
 from tests.bpf.packets import ethernet, ipv4
 from tests.bpf.plane import Plane

@@ -8,7 +8,7 @@ from scapy.layers.l2 import Ether
 
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import OWN_MAC, VIP
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import CLIENT, CLIENT_MAC, in_doubt, tcp, udp
 from tests.bpf.plane import Plane
 from tests.forwarding.tables import DNS, PEER, PEER_MAC, server, service, table

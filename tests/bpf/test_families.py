@@ -11,7 +11,7 @@ from haxlb.forwarding.layout import INDEX, pack_virtual_mac
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import LOOPBACK, VIP
 from haxlb.model.addresses import Endpoint, IPAddress, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.books import expect_books
 from tests.bpf.packets import (
     ABORT,

@@ -16,7 +16,7 @@ from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.maps import possible_cpus
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.assembly import relay
 from tests.bpf.books import counted, entries, loads
 from tests.bpf.conftest import Crowd

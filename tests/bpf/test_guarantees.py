@@ -25,7 +25,7 @@ from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder import Forwarder
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp
 from tests.bpf.multitude import open_flows, reached

@@ -18,7 +18,7 @@ from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.interface_mtu import LARGEST_OF_ONE_BUFFER, interface_mtu, needs_several_buffers
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.assembly import instruction
 from tests.bpf.hand_filled import OWN_MAC, HandFilled, hand_filled, hop
 from tests.bpf.related_frames import CLIENTS, CLIENTS6, DNS, HASHED, WEB, WEB6, fragments, servers, service, whole

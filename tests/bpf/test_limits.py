@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from haxlb.forwarding.wanted import WantedTable
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.books import expect_books
 from tests.bpf.frames import tcp, udp
 from tests.bpf.plane import Plane

@@ -14,7 +14,7 @@ from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.specimen import OWN_MAC, VIP
 from haxlb.model.addresses import IPAddress, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import CLIENT, CLIENT_MAC, tcp, udp
 from tests.bpf.packets import ACK, INIT, NO_OPERATION, SYN, ethernet, frame, ipv4, ipv6, segment
 from tests.bpf.plane import Plane

@@ -20,7 +20,7 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.specimen import Specimen, specimen
 from haxlb.linux.sweeper import Sweeper
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf import slow_clock
 from tests.bpf.frames import client
 from tests.bpf.multitude import flood, open_flows, reached

@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
 from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
-from haxlb.model.node import ForwardingMethod, Scheduler
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler
 from tests.bpf.frames import tcp
 from tests.bpf.natted import expect_checksums
 from tests.forwarding.tables import mac, server, service

@@ -13,7 +13,7 @@ from haxlb.forwarding.flows import FlowState
 from haxlb.forwarding.hashing import flow_hash
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux import bpf
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.books import counted, entries, loads
 from tests.bpf.frames import Stamp, client, tcp, udp
 from tests.bpf.plane import FLOW_TABLES, Plane

@@ -14,7 +14,7 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
 from haxlb.forwarding.features import Features
 from haxlb.forwarding.reference import Action
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.hand_filled import PEER_MAC, HandFilled, hand_filled
 from tests.bpf.related_frames import (
     ANY,

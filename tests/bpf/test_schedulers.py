@@ -13,7 +13,7 @@ from haxlb.forwarding.features import Features
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import PORT, VIP, Specimen, specimen
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf import slow_clock
 from tests.bpf.books import counted, expect_books, loads
 from tests.bpf.conftest import Crowd

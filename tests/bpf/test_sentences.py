@@ -8,7 +8,7 @@ from haxlb.forwarding.flows import FlowState
 from haxlb.forwarding.reference import Action
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.specimen import OWN_MAC
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.frames import tcp, udp
 from tests.bpf.plane import Plane
 from tests.forwarding.tables import DNS, WEB, mac, server, service, table, unreachable

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from haxlb.forwarding.wanted import WantedServer
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.books import expect_books
 from tests.bpf.conftest import Crowd
 from tests.bpf.frames import Stamp, client, tcp, udp

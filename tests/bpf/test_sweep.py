@@ -21,7 +21,7 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.sweeper import PORTION_BUCKETS, Sweeper
 from haxlb.model.addresses import Protocol
 from haxlb.model.errors import HostError
-from haxlb.model.node import ForwardingMethod
+from haxlb.model.virtual_server import ForwardingMethod
 from tests.bpf.flow_tables import FRONTEND, INCARNATION, OWN_MAC, TABLES, VIP, FlowTables, flow_tables, now
 
 pytestmark = pytest.mark.bpf

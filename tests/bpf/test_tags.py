@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from haxlb.forwarding.features import Features
 from haxlb.forwarding.reference_tags import retag
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.hand_filled import HandFilled, hand_filled, hop
 from tests.bpf.related_frames import (
     CLIENTS,

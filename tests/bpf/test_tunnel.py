@@ -27,7 +27,7 @@ from haxlb.forwarding.reference_tunnel import Tunnel, encapsulated, internet_che
 from haxlb.forwarding.wanted import Tally
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
-from haxlb.model.node import TunnelKind
+from haxlb.model.virtual_server import TunnelKind
 from tests.bpf.assembly import without_head_room
 from tests.bpf.tunnelled import (
     CLIENT_MAC,

@@ -22,7 +22,7 @@ from haxlb.forwarding.layout import INDEX
 from haxlb.forwarding.reference_packet import IPV4, IPV6
 from haxlb.linux import bpf, xdp
 from haxlb.linux.bpf_call import closing
-from haxlb.model.node import TunnelKind
+from haxlb.model.virtual_server import TunnelKind
 from tests.bpf.assembly import answer, strip
 from tests.bpf.tunnelled import OWN_MAC, PORT, SERVER_MAC, Site, Tunnelled, site, tunnelled
 

@@ -9,7 +9,7 @@ import pytest
 
 from haxlb.forwarding.wanted import WantedServer
 from haxlb.linux.specimen import OWN_MAC
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.bpf.books import expect_books
 from tests.bpf.frames import in_doubt, tcp, udp
 from tests.bpf.plane import Plane

@@ -36,7 +36,7 @@ from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.maps import Maps
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 from tests.bpf import slow_clock
 from tests.bpf.slow_clock import TICKS_PER_SECOND
 

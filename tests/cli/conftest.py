@@ -12,7 +12,7 @@ import pytest
 
 from haxlb.daemon.control import Answer, Request, Step
 from haxlb.linux.control_socket import ControlSocket
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import (
     AlarmStatus,
     DataPlaneStatus,

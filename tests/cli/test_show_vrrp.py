@@ -13,7 +13,7 @@ import pytest
 from haxlb.cli.show_render import render as render_all
 from haxlb.cli.show_vrrp_render import lag_line, next_line, priority_sum, render
 from haxlb.daemon.control import Answer, Show
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import (
     Contribution,
     LoopLag,

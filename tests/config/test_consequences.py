@@ -14,18 +14,13 @@ from haxlb.health.monitor import Configured, Monitor
 from haxlb.model.addresses import Vip
 from haxlb.model.commands import Command
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import (
-    ForwardingSettings,
-    MqttSettings,
-    NodeConfig,
-    Role,
-    Scheduler,
-    SpeakerSettings,
-    VirtualMac,
-)
+from haxlb.model.instance import Role, VirtualMac
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import MailSettings, NotificationSettings, NotifyFifo
 from haxlb.model.routes import Route
+from haxlb.model.settings import ForwardingSettings, MqttSettings, SpeakerSettings
 from haxlb.model.tracking import Track, TrackKind, TrackScript
+from haxlb.model.virtual_server import Scheduler
 from haxlb.vrrp.inputs import AddVips, LinkChanged, Reconfigure, RemoveVips, SendAdvert, Start, TimerExpired
 from haxlb.vrrp.router import Router
 

@@ -9,12 +9,16 @@ import pytest
 from haxlb.config import load
 from haxlb.config.diff import plan_reload
 from haxlb.config.diff_words import _NAMES
-from haxlb.model import groups, node, notification, tracking
+from haxlb.model import check, groups, instance, node, notification, settings, tracking, virtual_server
 from haxlb.model.commands import Command
-from haxlb.model.node import ForwardingSettings, GarpConfig, MqttSettings, NodeConfig, RealServer, VirtualMac
+from haxlb.model.instance import GarpConfig, VirtualMac
+from haxlb.model.node import NodeConfig
 from haxlb.model.notification import NotificationSettings, NotifyScripts, ScriptSettings
+from haxlb.model.settings import ForwardingSettings, MqttSettings
+from haxlb.model.virtual_server import RealServer
 
 DATA = Path(__file__).parent / "data"
+PARTS = (node, instance, virtual_server, check, settings, notification, groups, tracking)
 
 
 @pytest.fixture
@@ -146,5 +150,5 @@ def test_a_service_that_goes(config, number, words):
 
 def test_every_name_of_a_field_is_one_of_the_model():
     for kind, names in _NAMES.items():
-        owner = next(getattr(each, kind) for each in (node, notification, groups, tracking) if hasattr(each, kind))
+        owner = next(getattr(each, kind) for each in PARTS if hasattr(each, kind))
         assert set(names) <= {each.name for each in fields(owner)}, kind

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.commands import Command
-from haxlb.model.node import GarpConfig, Role
+from haxlb.model.instance import GarpConfig, Role
 from haxlb.model.notification import NotifyScripts
 from haxlb.model.tracking import Track, TrackKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.node import LinkDelay
+from haxlb.model.settings import LinkDelay
 
 INSTANCE = """\
 vrrp_instance A {

@@ -9,21 +9,13 @@ import pytest
 
 from haxlb.config import load, load_or_raise
 from haxlb.model.addresses import Endpoint, Protocol, Vip
+from haxlb.model.check import Check, CheckKind, HttpUrl
 from haxlb.model.commands import Command
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import (
-    Check,
-    CheckKind,
-    GarpConfig,
-    HttpUrl,
-    NodeConfig,
-    NotifyScripts,
-    RealServer,
-    Role,
-    Scheduler,
-    VirtualServer,
-    VrrpInstance,
-)
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.notification import NotifyScripts
+from haxlb.model.virtual_server import RealServer, Scheduler, VirtualServer
 
 DATA = Path(__file__).parent / "data"
 S = 1_000_000

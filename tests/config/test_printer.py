@@ -13,25 +13,14 @@ from hypothesis import strategies as st
 from haxlb.config import load
 from haxlb.config.printer import STARS, in_seconds, keepalived_conf
 from haxlb.model.addresses import Endpoint, Protocol, TtlLimits, Vip
+from haxlb.model.check import Check, CheckKind, HttpUrl
 from haxlb.model.commands import NO_COMMAND, Command
 from haxlb.model.errors import ConfigError
-from haxlb.model.node import (
-    SECOND_US,
-    Check,
-    CheckKind,
-    ForwardingMethod,
-    GarpConfig,
-    HttpUrl,
-    NodeConfig,
-    NotifyScripts,
-    RealServer,
-    Role,
-    Scheduler,
-    TunnelKind,
-    VirtualMac,
-    VirtualServer,
-    VrrpInstance,
-)
+from haxlb.model.instance import GarpConfig, Role, VirtualMac, VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.notification import NotifyScripts
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import ForwardingMethod, RealServer, Scheduler, TunnelKind, VirtualServer
 from keepalived_compat.diagnostics import Severity
 
 DATA = Path(__file__).parent / "data"

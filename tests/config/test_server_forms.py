@@ -13,7 +13,7 @@ from haxlb.config.meaning import meaning
 from haxlb.config.printer import keepalived_conf
 from haxlb.config.server_method import Method, method_of
 from haxlb.model.addresses import Protocol
-from haxlb.model.node import FlowTimeouts, ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import FlowTimeouts, ForwardingMethod, Scheduler, TunnelKind
 
 REAL = "real_server 10.0.0.2 {\nTCP_CHECK {\nconnect_port 80\n}\n}\n"
 REAL6 = "real_server 2001:db8::2 {\nTCP_CHECK {\nconnect_port 80\n}\n}\n"

@@ -6,8 +6,9 @@ import pytest
 
 from haxlb.config.printer import keepalived_conf
 from haxlb.model.addresses import Protocol
+from haxlb.model.check import CheckKind, HttpUrl
 from haxlb.model.commands import Command
-from haxlb.model.node import CheckKind, ForwardingMethod, HttpUrl, Scheduler
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler
 from keepalived_compat.keywords import KEEPALIVED
 
 S = 1_000_000

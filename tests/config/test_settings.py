@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from haxlb.model.node import ForwardingSettings, MqttSettings
+from haxlb.model.settings import ForwardingSettings, MqttSettings
 
 CONF = "vrrp_instance A {\n interface eth0\n virtual_router_id 1\n virtual_ipaddress {\n 10.0.0.1/24\n }\n}\n"
 

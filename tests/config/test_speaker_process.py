@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.node import CheckerSettings, SpeakerSettings
+from haxlb.model.settings import CheckerSettings, SpeakerSettings
 
 S = 1_000_000
 

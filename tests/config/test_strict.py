@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from haxlb.model.node import Role, VirtualMac
+from haxlb.model.instance import Role, VirtualMac
 
 STRICT = "global_defs {\nvrrp_strict\n}\n"
 

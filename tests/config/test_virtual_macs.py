@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from haxlb.config.printer import keepalived_conf
-from haxlb.model.node import VirtualMac
+from haxlb.model.instance import VirtualMac
 
 MAC, MAC6 = "00:00:5e:00:01:33", "00:00:5e:00:02:33"
 

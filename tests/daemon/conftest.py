@@ -37,8 +37,12 @@ from haxlb.model.addresses import Endpoint, IPAddress, Protocol, Vip
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import Fact, RoleChanged
-from haxlb.model.node import SECOND_US, MqttSettings, NodeConfig, RealServer, Role, VirtualServer, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.settings import MqttSettings
 from haxlb.model.status import DataPlaneStatus, InstanceStatus, MailStatus, NodeStatus, PeerStatus, TrackedStatus
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import RealServer, VirtualServer
 from haxlb.splitbrain.claimant import PublishClaim
 
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, RoleChanged
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, SpeakerSettings
+from haxlb.model.instance import Role
+from haxlb.model.settings import SpeakerSettings
 
 KILLED = -9
 

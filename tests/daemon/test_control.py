@@ -25,7 +25,7 @@ from haxlb.daemon.control import (
     refusal,
 )
 from haxlb.model.errors import HostError, PeerError
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import (
     AlarmStatus,
     DataPlaneStatus,

@@ -8,7 +8,7 @@ import pytest
 
 from haxlb.daemon.control import Failover
 from haxlb.daemon.messages import HandOver, Resume
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import PeerStatus
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from haxlb.daemon.history import LENGTH, History, RejectedFilter, describe
 from haxlb.model import facts
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 EXAMPLES = [
     facts.RoleChanged(

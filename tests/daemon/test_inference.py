@@ -8,7 +8,7 @@ import pytest
 from haxlb.daemon.inference import Inference
 from haxlb.daemon.messages import SpeakerStatus, Tracked
 from haxlb.model.facts import PriorityChanged, TrackChanged
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import Contribution, InstanceStatus
 from haxlb.model.tracking import TrackKind, TrackResult
 

@@ -13,8 +13,9 @@ from haxlb.daemon.live_weights import LiveWeights, NoSuchServer, find, find_stat
 from haxlb.daemon.messages import ConfigureChecker
 from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import NodeConfig, RealServer, VirtualServer
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 FIRST = RealServer(address=IPv4Address("192.168.10.21"), port=80, weight=5)
 SECOND = RealServer(address=IPv4Address("192.168.10.22"), port=80)

@@ -23,8 +23,9 @@ from haxlb.daemon.messages import (
 from haxlb.model.addresses import TtlLimits, Vip
 from haxlb.model.errors import PeerError
 from haxlb.model.facts import PeerHeard
-from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VirtualMac, VrrpInstance
 from haxlb.model.notification import NotifyDue
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.status import InstanceStatus, LoopLag
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 

@@ -28,7 +28,6 @@ from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, GroupChanged, QuorumChanged
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import RealServer
 from haxlb.model.notification import (
     MailSettings,
     NotificationSettings,
@@ -38,6 +37,7 @@ from haxlb.model.notification import (
     ScriptSettings,
 )
 from haxlb.model.status import MailStatus
+from haxlb.model.virtual_server import RealServer
 
 
 def command(text: str, **whom: str) -> Command:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from haxlb.daemon.reload import compare
-from haxlb.model.node import ForwardingSettings, MqttSettings, RealServer
+from haxlb.model.settings import ForwardingSettings, MqttSettings
+from haxlb.model.virtual_server import RealServer
 
 
 def test_nothing(kit):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from haxlb.daemon.respawn import LONGEST_DELAY_US, Respawn
-from haxlb.model.node import SECOND_US
+from haxlb.model.units import SECOND_US
 
 
 def delays_s(respawn, *lives_s):

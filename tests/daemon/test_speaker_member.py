@@ -13,7 +13,7 @@ from haxlb.daemon.speaker_frames import datagrams, departure, resignation, sign
 from haxlb.daemon.speaker_member import OLD_CHECKSUM, Member, key_of
 from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.errors import PeerError
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Expected, decode
 from haxlb.vrrp.authentication_header import clock_sequence
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from haxlb.daemon.speaker_routes import Entry, RouteKeeper
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmCleared, AlarmRaised, Fact
-from haxlb.model.node import SECOND_US, VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.model.routes import Route, Rule
+from haxlb.model.units import SECOND_US
 
 FIRST = VrrpInstance(name="VI_1", interface="eth0", vrid=51)
 SECOND = VrrpInstance(name="VI_2", interface="eth0", vrid=52)

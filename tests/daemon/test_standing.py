@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from haxlb.daemon.standing import MOST_PEERS, Standing
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import InstanceStatus, PeerStatus
 
 EPOCH = 1_800_000_000.0

@@ -25,7 +25,8 @@ from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
 from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
-from haxlb.model.node import ForwardingSettings, MqttSettings, Role, SpeakerSettings
+from haxlb.model.instance import Role
+from haxlb.model.settings import ForwardingSettings, MqttSettings, SpeakerSettings
 from haxlb.model.status import PeerStatus
 
 

@@ -11,7 +11,7 @@ from haxlb.daemon.control import Failover, Reload, Resume
 from haxlb.daemon.messages import ConfigureSpeaker, GarpFrames, HandOver, LinkAltered, Ready
 from haxlb.daemon.supervisor_ports import Loaded
 from haxlb.model.errors import HostError
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 
 async def timed(world, request):

@@ -9,7 +9,7 @@ from typing import Any
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService, WantedTable
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC, PORT, VIP
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 
 PEER_MAC = "02:00:00:00:00:bb"
 PEER = NextHop(interface_index=LOOPBACK, source_mac=OWN_MAC, destination_mac=PEER_MAC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from haxlb.forwarding.layout import Sizes
 from haxlb.forwarding.wanted import WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.forwarding.kernel import Kernel
 from tests.forwarding.tables import DNS, PEER, WEB, mac, server, service
 

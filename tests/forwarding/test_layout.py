@@ -32,7 +32,7 @@ from haxlb.forwarding.records import (
 from haxlb.forwarding.replies import ANSWER_BYTES, REPLY_BYTES
 from haxlb.forwarding.wanted import Load, Tally
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, TunnelKind
 from tests.forwarding.tables import PEER, WEB, server
 
 BPF = Path(__file__).parents[2] / "bpf"

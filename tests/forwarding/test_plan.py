@@ -16,7 +16,7 @@ from haxlb.forwarding.steps import Delete, Fill, Step, Write
 from haxlb.forwarding.wanted import WantedService, WantedTable
 from haxlb.model.addresses import Endpoint, Protocol
 from haxlb.model.errors import HostError
-from haxlb.model.node import ForwardingMethod, Scheduler, TunnelKind
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind
 from tests.forwarding.kernel import SIZES, Kernel
 from tests.forwarding.tables import DNS, PEER, VIP, WEB, mac, server, server6, service, table, unreachable
 

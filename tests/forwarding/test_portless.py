@@ -12,7 +12,7 @@ from haxlb.forwarding.records import BackendRecord, is_portless, is_withdrawn, p
 from haxlb.forwarding.reference_tags import retag
 from haxlb.forwarding.wanted import NextHop, WantedServer, WantedService
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import ForwardingMethod, Scheduler
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler
 
 VIP = ip_address("10.0.0.1")
 

@@ -20,7 +20,7 @@ from haxlb.forwarding.maglev import Preference, populate
 from haxlb.forwarding.ring import recipe_of, slots_of
 from haxlb.forwarding.sequence import sequence
 from haxlb.forwarding.wanted import WantedServer
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.forwarding.tables import server, service
 
 TWO_DEAD, TWO_ALIVE = "6f6ba568748f4543", "28cb668b30c03fa5"

@@ -13,7 +13,7 @@ from haxlb.forwarding.layout import RING_SLOTS
 from haxlb.forwarding.records import FrontendFlag, GenerationFlag
 from haxlb.forwarding.transition import moved, resized, resized_slots
 from haxlb.forwarding.wanted import Load, WantedTable
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.forwarding.kernel import LIFETIME_S, Kernel
 from tests.forwarding.tables import WEB, server, table
 

@@ -17,7 +17,7 @@ from haxlb.daemon.speaker_member import Member
 from haxlb.linux.ip_packets import packet_of, parse_ip_packet
 from haxlb.model.addresses import TtlLimits, Vip
 from haxlb.model.errors import PeerError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Advert, Expected, decode, encode
 
 REASONS = {

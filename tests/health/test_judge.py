@@ -6,7 +6,7 @@ import pytest
 
 from haxlb.health.judge import HttpAnswer, accepts, judge, needs_body
 from haxlb.health.outcome import failed, passed
-from haxlb.model.node import HttpUrl
+from haxlb.model.check import HttpUrl
 
 BODY = b"<html>it works</html>"
 MD5 = hashlib.md5(BODY).hexdigest()

@@ -12,9 +12,10 @@ from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.pool import Pool, PoolChanged, RunScript
 from haxlb.health.rise_fall import fall, fall_time_us
 from haxlb.health.timetable import AbandonProbe, StartProbe
+from haxlb.model.check import Check
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import Check, RealServer, VirtualServer
+from haxlb.model.virtual_server import RealServer, VirtualServer
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
 
 GOOD, BAD = passed("connected"), failed("connection refused")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from haxlb.health.outcome import Outcome, failed, inconclusive, passed
 from haxlb.health.rise_fall import RISE, RiseFall, Verdict, fall, fall_time_us, probe_limit_us, retry_pace_us
-from haxlb.model.node import HttpUrl
+from haxlb.model.check import HttpUrl
 from tests.health.worlds import check, seconds
 
 OUTCOMES = {"+": passed("connected"), "-": failed("connection refused"), "?": inconclusive("out of file descriptors")}

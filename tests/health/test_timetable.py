@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haxlb.health.timetable import AT_ONCE, GRACE_US, AbandonProbe, StartProbe, Timetable
-from haxlb.model.node import Check
+from haxlb.model.check import Check
 from tests.health.worlds import check, seconds
 
 MANY = [check(host % 250, port=1000 + host) for host in range(400)]

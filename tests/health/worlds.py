@@ -6,7 +6,9 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import SECOND_US, Check, CheckKind, RealServer, VirtualServer
+from haxlb.model.check import Check, CheckKind
+from haxlb.model.units import SECOND_US
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 VIP = Endpoint(address=IPv4Address("192.168.10.100"), port=80, protocol=Protocol.TCP)
 OTHER_VIP = Endpoint(address=IPv4Address("192.168.10.101"), port=80, protocol=Protocol.TCP)

@@ -25,7 +25,7 @@ from haxlb.linux.advert_filter import (
 )
 from haxlb.linux.ip_packets import packet_of
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import Expected
 
 US = IPv4Address("192.0.2.1")

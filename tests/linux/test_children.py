@@ -16,7 +16,7 @@ from haxlb.linux.instance_lock import InstanceLock, RouterLocks
 from haxlb.linux.niceness import SUPERVISOR_NICE
 from haxlb.linux.offspring import Cradle, start
 from haxlb.model.errors import HostError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 
 ECHO = """
 import argparse, asyncio, os, sys

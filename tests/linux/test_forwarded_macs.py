@@ -17,7 +17,7 @@ from haxlb.linux.maps import create
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
 from haxlb.linux.xdp import interface_index
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from tests.netns.kernel import Lines
 
 pytestmark = pytest.mark.bpf

@@ -9,7 +9,8 @@ import pytest
 
 from haxlb.linux.forwarder_needs import excess, least, needs, roomy
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import FlowTimeouts, NodeConfig, RealServer, Scheduler, VirtualServer
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import FlowTimeouts, RealServer, Scheduler, VirtualServer
 
 
 def config(*schedulers: Scheduler, servers: int = 3) -> NodeConfig:

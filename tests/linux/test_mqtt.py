@@ -14,7 +14,8 @@ from haxlb.linux import mqtt
 from haxlb.linux.mqtt import MOST_CLAIMS, Broker, Others
 from haxlb.linux.mqtt_outbox import MOST_EVENTS, Outbox, Topics, level
 from haxlb.model.facts import AlarmCleared, AlarmRaised, BackendChanged, PeerClaimed, RoleChanged
-from haxlb.model.node import MqttSettings, Role
+from haxlb.model.instance import Role
+from haxlb.model.settings import MqttSettings
 from haxlb.model.status import InstanceStatus, NodeStatus, RealServerStatus, VirtualServerStatus
 from haxlb.splitbrain.claimant import PublishClaim
 

@@ -33,7 +33,7 @@ from haxlb.health.outcome import Finding, Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
 from haxlb.linux.probing import Prober
 from haxlb.linux.probing_http import BODY_LIMIT, Progress, fetch
-from haxlb.model.node import Check, CheckKind, HttpUrl
+from haxlb.model.check import Check, CheckKind, HttpUrl
 from tests.linux.loop_clock import put_forward, run_unhurried
 
 LOOPBACK = IPv4Address("127.0.0.1")

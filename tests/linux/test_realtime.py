@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from haxlb.model.node import SpeakerSettings
+from haxlb.model.settings import SpeakerSettings
 
 SCRIPT = """
 import json, os, resource, sys
 from haxlb.linux.realtime import Scheduling
-from haxlb.model.node import SpeakerSettings
+from haxlb.model.settings import SpeakerSettings
 
 said = []
 def locked():

@@ -12,11 +12,14 @@ from haxlb.forwarding.wanted import Counters, NextHop, WantedTable
 from haxlb.health.outcome import Outcome, failed, passed
 from haxlb.health.timetable import StartProbe
 from haxlb.model.addresses import IPAddress
+from haxlb.model.check import Check
 from haxlb.model.commands import Command
 from haxlb.model.errors import HostError
 from haxlb.model.facts import BackendChanged, Fact
-from haxlb.model.node import Check, NodeConfig, VirtualServer, VrrpInstance
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import LinkStatus
+from haxlb.model.virtual_server import VirtualServer
 
 GOOD, BAD = passed("connected"), failed("connection refused")
 PROBE_US = 1000

@@ -18,7 +18,7 @@ from haxlb.daemon.speaker import Speaker
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 
 SECOND = 1_000_000

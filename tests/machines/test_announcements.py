@@ -11,7 +11,7 @@ import pytest
 
 from haxlb.daemon.speaker_announcements import PORTION, AnnouncementQueue
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig
+from haxlb.model.instance import GarpConfig
 from tests.machines.conftest import Node
 
 SLOW = GarpConfig(interval_us=250, master_delay_us=0)

@@ -13,8 +13,9 @@ from haxlb.forwarding.wanted import Counters, Load, NextHop, Tally
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.model.commands import Command
 from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
-from haxlb.model.node import ForwardingMethod, NodeConfig, Scheduler, TunnelKind, VirtualServer
+from haxlb.model.node import NodeConfig
 from haxlb.model.status import LinkStatus
+from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind, VirtualServer
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
 from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, RecordingForwarder, Stage, address, hop
 

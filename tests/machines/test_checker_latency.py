@@ -15,7 +15,7 @@ from haxlb.forwarding.wanted import WantedTable
 from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.pinned import PinnedForwarder
-from haxlb.model.node import Scheduler
+from haxlb.model.virtual_server import Scheduler
 from tests.health.worlds import check, server, virtual_server
 from tests.machines.checker_stage import BAD, RecordingForwarder, Stage
 

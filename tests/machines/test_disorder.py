@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 from tests.machines.conftest import Client, Lan
 

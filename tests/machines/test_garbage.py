@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 
 def test_ten_thousand_adverts_start_no_collection(lan, instance):

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.facts import ForeignAdvertHeard
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 
 SIGNED = {"version": 2, "auth_pass": "secret", "auth_ah": True}
 VERSIONS = [{"version": 2}, {"version": 2, "auth_pass": "secret"}, SIGNED, {"version": 3}]

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.errors import Bug
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.notification import NotifyScripts
 
 

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.routes import Route, Rule
 
 PEERS = (IPv4Address("192.0.2.2"), IPv4Address("192.0.2.3"))

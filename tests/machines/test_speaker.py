@@ -10,7 +10,7 @@ import pytest
 from haxlb.daemon.ports import Datagram, Link
 from haxlb.daemon.speaker import datagrams, resignation
 from haxlb.model.facts import AdvertRejected, AlarmCleared, AlarmRaised
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.routes import Route, Rule
 from haxlb.vrrp.advert import MULTICAST_GROUP, decode
 

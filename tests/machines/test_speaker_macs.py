@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from haxlb.model.node import Role, VirtualMac, VrrpInstance
+from haxlb.model.instance import Role, VirtualMac, VrrpInstance
 from haxlb.model.succession import Succession
 from tests.machines.conftest import Lan, Node
 

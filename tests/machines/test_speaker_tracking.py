@@ -7,7 +7,8 @@ from ipaddress import IPv4Address
 
 from haxlb.daemon.ports import Link
 from haxlb.model.errors import HostError
-from haxlb.model.node import LinkDelay, Role, SpeakerSettings
+from haxlb.model.instance import Role
+from haxlb.model.settings import LinkDelay, SpeakerSettings
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 
 SCRIPT, LINK = TrackKind.SCRIPT, TrackKind.INTERFACE

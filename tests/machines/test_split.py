@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from haxlb.model.node import GarpConfig, Role
+from haxlb.model.instance import GarpConfig, Role
 
 PACES = [(2, 1_000_000), (3, 100_000), (3, 10_000)]
 PHASES = range(8)

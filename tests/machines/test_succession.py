@@ -11,8 +11,9 @@ import pytest
 from haxlb.daemon.speaker import datagrams
 from haxlb.model.facts import RoleChanged
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, SpeakerSettings
+from haxlb.model.instance import Role
 from haxlb.model.routes import Route
+from haxlb.model.settings import SpeakerSettings
 from haxlb.model.succession import Succession
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 

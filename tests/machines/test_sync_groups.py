@@ -8,7 +8,7 @@ import pytest
 
 from haxlb.daemon.ports import Link
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.notification import NotifyScripts
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 from tests.machines.conftest import Client

@@ -6,8 +6,9 @@ from ipaddress import IPv4Address
 import pytest
 
 from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.check import Check, CheckKind
 from haxlb.model.made_often import made_often
-from haxlb.model.node import Check, CheckKind, RealServer, VirtualServer
+from haxlb.model.virtual_server import RealServer, VirtualServer
 
 ADDRESS = IPv4Address("192.0.2.1")
 

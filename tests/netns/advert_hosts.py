@@ -13,7 +13,7 @@ from haxlb.linux.adverts import AdvertSockets
 from haxlb.linux.log import Complaints
 from haxlb.linux.timerfd import MonotonicClock
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from tests.netns.standin import eventually, inside, vip
 
 ONE, TWO = IPv4Address("10.9.0.1"), IPv4Address("10.9.0.2")

@@ -17,7 +17,7 @@ from lab import Host, Lab
 from haxlb.daemon.speaker_frames import datagrams, sign
 from haxlb.linux.ip_packets import packet_of
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.vrrp.advert import Expected
 from tests.netns.advert_times import AdvertTimes
 from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually, vip

@@ -17,7 +17,7 @@ from haxlb.cli.client import ask
 from haxlb.daemon.control import Show
 from haxlb.linux.bpffs import unmount
 from haxlb.model.errors import Unreachable
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import NodeStatus
 from tests.netns.standin import LIMIT_S, Ear, addresses, eventually, whole_lines
 

@@ -35,7 +35,7 @@ from haxlb.daemon.messages import (
 from haxlb.linux.announcer import garp_request
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import Fact, RoleChanged
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 
 T = TypeVar("T")
 LIMIT_S = 60.0

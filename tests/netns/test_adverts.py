@@ -23,7 +23,7 @@ from haxlb.linux.log import Complaints
 from haxlb.linux.resign import Bequest
 from haxlb.linux.timerfd import MonotonicClock
 from haxlb.model.addresses import IPAddress, Vip
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Expected, decode
 from tests.netns.advert_hosts import (
     LOCAL6,

@@ -20,7 +20,7 @@ from lab import Host, Lab
 
 from haxlb.linux.resign import Bequest
 from haxlb.model.addresses import Vip
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from tests.netns.standin import LIMIT_S, Ear, SpeakerHandle, eventually, inside, vip
 
 pytestmark = [

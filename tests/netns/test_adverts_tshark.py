@@ -13,7 +13,7 @@ import pytest
 from lab import Lab, run
 
 from haxlb.daemon.speaker_frames import datagrams, sign
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import Expected
 from tests.netns.advert_hosts import LOCAL6, MULTICAST, MULTICAST6, ONE, ONE6, TWO, TWO6, Sockets, send, two_hosts
 from tests.netns.standin import Ear, eventually

@@ -15,7 +15,7 @@ import pytest
 from lab import Host
 
 from haxlb.daemon.messages import ConfigureTracker, encode
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.tracking import BfdSession
 from tests.netns.site import Director
 from tests.netns.standin import LIMIT_S, eventually

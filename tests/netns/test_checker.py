@@ -38,21 +38,14 @@ from haxlb.linux.bpffs import unmount
 from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.pinned import VERDICTS
 from haxlb.model.addresses import Endpoint, Protocol
+from haxlb.model.check import Check, CheckKind, HttpUrl
 from haxlb.model.commands import Command
 from haxlb.model.facts import BackendChanged, QuorumChanged
-from haxlb.model.node import (
-    Check,
-    CheckerSettings,
-    CheckKind,
-    ForwardingSettings,
-    HttpUrl,
-    NodeConfig,
-    RealServer,
-    Scheduler,
-    VirtualServer,
-    VrrpInstance,
-)
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.settings import CheckerSettings, ForwardingSettings
 from haxlb.model.status import RealServerStatus, VirtualServerStatus
+from haxlb.model.virtual_server import RealServer, Scheduler, VirtualServer
 from tests.netns.standin import LIMIT_S, SpeakerHandle, eventually, whole_lines
 
 pytestmark = [pytest.mark.netns, pytest.mark.bpf]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from haxlb.linux import bpf
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from tests.build_cache.place import USER_BASE
 from tests.netns.site import Director, Site, carries_xdp
 from tests.netns.standin import eventually

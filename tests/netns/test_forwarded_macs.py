@@ -15,7 +15,7 @@ from lab import Host
 from haxlb.forwarding.layout import ABI
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from tests.netns.site import VIP, Director, Site, configuration
 from tests.netns.standin import eventually, inside, whole_lines
 

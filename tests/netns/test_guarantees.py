@@ -23,7 +23,7 @@ from haxlb.forwarding import layout
 from haxlb.forwarding.records import ServiceRecord
 from haxlb.linux.forwarder import Forwarder
 from haxlb.model.addresses import Endpoint, Protocol
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import NodeStatus
 from tests.netns.site import VIP, Director, Site
 from tests.netns.standin import LIMIT_S, eventually

@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from tests.netns.site import ONE, TWO, VIP, Director, Site, carries_xdp, has_vip
 from tests.netns.standin import LIMIT_S, addresses, eventually, inside, whole_lines
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lab import Lab
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from tests.netns.site import Director
 from tests.netns.standin import eventually, whole_lines
 

@@ -13,7 +13,10 @@ from lab import Host, Lab
 
 from haxlb.daemon.messages import ConfigureChecker
 from haxlb.model.addresses import Endpoint, Protocol, Vip
-from haxlb.model.node import Check, CheckKind, NodeConfig, RealServer, VirtualServer, VrrpInstance
+from haxlb.model.check import Check, CheckKind
+from haxlb.model.instance import VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.virtual_server import RealServer, VirtualServer
 from tests.netns.standin import eventually, whole_lines
 from tests.netns.test_checker import CheckerHandle
 
@@ -31,7 +34,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from haxlb.health.timetable import StartProbe
 from haxlb.linux.probing import Prober
-from haxlb.model.node import Check, CheckKind
+from haxlb.model.check import Check, CheckKind
 
 async def main():
     ended = asyncio.Queue()

@@ -15,7 +15,7 @@ from lab import Host, Lab
 from haxlb.daemon.messages import HandOver, Logged, Notify, Resume, Stop
 from haxlb.model.commands import Command
 from haxlb.model.facts import AdvertRejected, RoleChanged
-from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyScripts
 from tests.netns.standin import Ear, SpeakerHandle, addresses, eventually, vip
 

@@ -24,8 +24,9 @@ from haxlb.linux.rtnetlink import Rtnetlink
 from haxlb.linux.speaker_main import RESTORE_PAUSE_S
 from haxlb.model.addresses import StaticAddress, Vip
 from haxlb.model.facts import AlarmCleared, AlarmRaised, RoleChanged
-from haxlb.model.node import GarpConfig, Role, SpeakerSettings, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VirtualMac, VrrpInstance
 from haxlb.model.routes import Route, Rule
+from haxlb.model.settings import SpeakerSettings
 from tests.netns.standin import Ear, SpeakerHandle, eventually, inside
 
 pytestmark = pytest.mark.netns

@@ -14,7 +14,7 @@ import pytest
 
 from haxlb.cli.client import ask
 from haxlb.daemon.control import Answer, Failover, Resume, Step, Swap
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import AlarmStatus
 from tests.netns.site import ONE, VIP, Director, carries_xdp, configuration, has_vip
 from tests.netns.standin import LIMIT_S, addresses, eventually, whole_lines

@@ -23,7 +23,7 @@ from haxlb.linux.peer_probe import PeerProbe
 from haxlb.linux.resign import Bequest
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignMacHeard
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import Expected, decode
 from tests.netns.standin import LIMIT_S, Ear, addresses, eventually, inside, vip
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.status import AlarmStatus, TrackedStatus
 from tests.netns.site import VIP, Director, Site, has_vip
 from tests.netns.standin import eventually

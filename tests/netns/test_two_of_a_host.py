@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from tests.netns.site import Director, Site
 from tests.netns.standin import eventually
 

@@ -26,7 +26,7 @@ from haxlb.linux.timerfd import MonotonicClock
 from haxlb.linux.virtual_macs import VirtualMacs
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import HostError
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from tests.netns.kernel import Lines
 from tests.netns.standin import Ear, eventually, inside
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.node import NodeConfig
 from haxlb.sim import SCENARIOS, Nature, Run, Scenario, play
 from haxlb.sim.topology import Station, plan
 

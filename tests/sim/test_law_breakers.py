@@ -11,10 +11,11 @@ from haxlb.daemon.speaker import Speaker
 from haxlb.model.addresses import Vip
 from haxlb.model.commands import Command
 from haxlb.model.facts import Fact, RoleChanged
-from haxlb.model.node import SECOND_US, Role
+from haxlb.model.instance import Role
 from haxlb.model.notification import NotifyDue
 from haxlb.model.routes import Route, Rule
 from haxlb.model.tracking import Track, TrackKind, TrackScript
+from haxlb.model.units import SECOND_US
 from haxlb.sim import Nature, World
 from haxlb.sim.pace import Pace
 from haxlb.sim.stage import settle_us

@@ -13,7 +13,7 @@ from haxlb.daemon.ports import AddressPort, Datagram
 from haxlb.daemon.speaker import Speaker
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import AlarmRaised
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.sim import Nature, World, play
 from haxlb.sim import drill as drill_module
 from haxlb.sim.drill import rehearse

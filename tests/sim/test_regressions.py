@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import SECOND_US, GarpConfig, NodeConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
+from haxlb.model.node import NodeConfig
+from haxlb.model.units import SECOND_US
 from haxlb.sim import SCENARIOS, Nature, Scenario, plan, play
 from haxlb.vrrp.announcements import Announcements
 from tests.sim import marathon

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from haxlb.model.node import SECOND_US, SpeakerSettings
+from haxlb.model.settings import SpeakerSettings
+from haxlb.model.units import SECOND_US
 from haxlb.sim import SCENARIOS, Nature, Run, World, plan
 from haxlb.sim.lan import Wire
 from haxlb.splitbrain import protocol_window_us

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.sim import Run, plan
 from haxlb.sim.lottery import draw
 from tests.sim import marathon

@@ -5,7 +5,7 @@ import pytest
 
 from haxlb.model.errors import ConfigError
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, VirtualMac
+from haxlb.model.instance import Role, VirtualMac
 from haxlb.model.tracking import Track, TrackKind, TrackScript
 from haxlb.sim import Nature, World
 from haxlb.sim.topology import Station, plan

@@ -1,5 +1,6 @@
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.splitbrain import Claimant, PublishClaim
 
 FAST = VrrpInstance(name="VI_1", interface="eth0", vrid=51, version=3, advert_interval_us=100_000)

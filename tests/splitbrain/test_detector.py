@@ -16,7 +16,8 @@ from haxlb.model.facts import (
     PeerClaimed,
     RoleChanged,
 )
-from haxlb.model.node import SECOND_US, Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
+from haxlb.model.units import SECOND_US
 from haxlb.splitbrain import SplitBrainDetector, protocol_window_us
 from haxlb.splitbrain.evidence import MOST_SOURCES
 from haxlb.splitbrain.watch import ARP_SILENCE_US, LAST_WILL_US, last_will_us

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyDue
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from haxlb.model.addresses import IPAddress, TtlLimits, Vip
 from haxlb.model.errors import PeerError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, MULTICAST_GROUP6, Advert, Expected, advert_of, decode, encode
 
 US = IPv4Address("192.0.2.1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import GarpConfig, VirtualMac, VrrpInstance
+from haxlb.model.instance import GarpConfig, VirtualMac, VrrpInstance
 from haxlb.vrrp.announcements import Announcements
 
 SECOND = 1_000_000

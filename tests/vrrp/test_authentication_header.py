@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from haxlb.model.addresses import Vip
 from haxlb.model.errors import PeerError
-from haxlb.model.node import VrrpInstance
+from haxlb.model.instance import VrrpInstance
 from haxlb.vrrp.advert import MULTICAST_GROUP, Expected, advert_of, decode, encode
 from haxlb.vrrp.authentication_header import AH_LENGTH, Key, Sequence, clock_sequence
 

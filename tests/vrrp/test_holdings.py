@@ -6,7 +6,7 @@ import dataclasses
 from ipaddress import IPv4Address
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import VirtualMac, VrrpInstance
+from haxlb.model.instance import VirtualMac, VrrpInstance
 from haxlb.model.routes import Route
 from haxlb.vrrp.holdings import put_on, swap, take_off
 from haxlb.vrrp.inputs import AddRoutes, AddVips, RemoveRoutes, RemoveVips

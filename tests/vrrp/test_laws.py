@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import RoleChanged
-from haxlb.model.node import GarpConfig, Role, VrrpInstance
+from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.routes import Route
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 from haxlb.vrrp.advert import Advert

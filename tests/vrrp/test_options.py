@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from haxlb.model.addresses import Vip
-from haxlb.model.node import Role, VirtualMac
+from haxlb.model.instance import Role, VirtualMac
 from haxlb.model.notification import NotifyScripts
 from haxlb.vrrp.inputs import GroupBackup, Grouped, HandOver, LinkChanged, Reconfigure, Shutdown, Start, TimerExpired
 

@@ -10,7 +10,7 @@ import pytest
 
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignAdvertHeard, PeerHeard, RoleChanged
-from haxlb.model.node import Role, VirtualMac
+from haxlb.model.instance import Role, VirtualMac
 from haxlb.vrrp.inputs import Grouped, HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
 
 SECOND = 1_000_000

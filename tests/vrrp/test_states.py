@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from haxlb.model.errors import Bug
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.vrrp.states import TRANSITIONS, Event, diagram, step
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "vrrp-states.md"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from haxlb.model.groups import SyncGroup
-from haxlb.model.node import Role, VrrpInstance
+from haxlb.model.instance import Role, VrrpInstance
 from haxlb.model.tracking import Track, TrackKind
 from haxlb.vrrp.advert import Advert
 from haxlb.vrrp.inputs import AdvertReceived, HandOver, LinkChanged, Notify, Start, TimerExpired

@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from haxlb.model.node import Role
+from haxlb.model.instance import Role
 from haxlb.model.tracking import Track, TrackKind, TrackResult
 from haxlb.vrrp.inputs import LinkChanged, Reconfigure, Start, Tracked
 
