@@ -7,6 +7,7 @@ fails there and not alone has lost its turn. It is said so at the end, to be loo
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,19 +24,33 @@ def main(arguments: list[str]) -> int:
     """The exit code: pytest's. `arguments` are pytest's, too."""
     with tempfile.TemporaryDirectory(prefix="haxlb-tests-") as cache:
         command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}"]
-        code = subprocess.run([*command, *BESIDE_OTHERS, *arguments], check=False).returncode
-        if code != FAILED:
-            return code
-        failed = sorted(json.loads((Path(cache) / "v/cache/lastfailed").read_text()))
-        if len(failed) > MOST:
+        code = run([*command, *BESIDE_OTHERS, *arguments])
+        failed = failed_tests(Path(cache)) if code == FAILED else []
+        # Without names pytest would run all of them again.
+        if not 0 < len(failed) <= MOST:
             return code
         print("\nOnce more, by themselves:", *failed, sep="\n  ", flush=True)
-        code = subprocess.run([*command, *arguments, "-n", "0", "--last-failed"], check=False).returncode
+        code = run([*command, *arguments, "-n", "0", "--last-failed"])
         if code == 0:
             print(
                 "\nFailed beside other tests, and not alone (a defect, of the test or of haxlb):", *failed, sep="\n  "
             )
         return code
+
+
+def run(command: list[str]) -> int:
+    """The exit code. Ctrl-C is for pytest, which ends by itself when it has removed what its tests have made."""
+    former = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.run(command, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def failed_tests(cache: Path) -> list[str]:
+    """By name; none where pytest was told to write nothing down (`-p no:cacheprovider`)."""
+    names = cache / "v/cache/lastfailed"
+    return sorted(json.loads(names.read_text())) if names.exists() else []
 
 
 if __name__ == "__main__":
