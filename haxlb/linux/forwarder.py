@@ -7,10 +7,8 @@ attached where, and goes on from there.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
-import platform
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,6 +34,7 @@ from haxlb.linux import bpf, own_macs, xdp
 from haxlb.linux.bpf_call import BpfError, closing
 from haxlb.linux.bpffs import remove_all
 from haxlb.linux.devices import Devices, Log
+from haxlb.linux.grace_period import wait_for_packets
 from haxlb.linux.link_layers import carrier_of
 from haxlb.linux.maglev_program import Populator
 from haxlb.linux.maps import Maps
@@ -45,8 +44,6 @@ from haxlb.model.addresses import Endpoint
 from haxlb.model.errors import HostError
 from haxlb.model.status import LinkStatus
 
-_MEMBARRIER: Final = {"x86_64": 324, "aarch64": 283}
-_MEMBARRIER_GLOBAL: Final = 1
 # Why a driver may decline native XDP while generic XDP works.
 _NO_NATIVE: Final = {
     errno.EOPNOTSUPP: "its driver has none",
@@ -384,18 +381,3 @@ def _program_name(identity: int) -> str:
     with closing(fd):
         info = bpf.program_info(fd)
     return f"{info.name or 'unnamed'} {info.tag}"
-
-
-def wait_for_packets() -> None:
-    """Return when every packet that is being handled now has been: MEMBARRIER_CMD_GLOBAL waits for an RCU grace period
-    (kernel/sched/membarrier.c), and XDP programs run under RCU.
-    """
-    number = _MEMBARRIER.get(platform.machine())
-    libc = ctypes.CDLL(None, use_errno=True)
-    if number is not None and not libc.syscall(number, _MEMBARRIER_GLOBAL, 0, 0):
-        return
-    # No such command (nohz_full): who has run on every CPU has seen each of them leave what it was handling.
-    allowed = os.sched_getaffinity(0)
-    for cpu in sorted(allowed):
-        os.sched_setaffinity(0, {cpu})
-    os.sched_setaffinity(0, allowed)
