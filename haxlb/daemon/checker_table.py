@@ -83,11 +83,13 @@ def _whom_to_ask(peer: NextHop | None, servers: Iterable[WantedServer]) -> NextH
 
 
 def _servers(pool: Pool, neighbours: Neighbours) -> tuple[WantedServer, ...]:
-    blocks = {(each.server.address, each.server.port): each.server for each in pool.members.values()}
+    blocks = {each.server.key: each.server for each in pool.members.values()}
     sorry = pool.virtual_server.sorry_server
+    # Where the sorry server is one of the real ones it takes that one's place, being the last: twice in a table, one
+    # server would be asked to live and to be dead.
+    serving = {each.key: each for each in pool.serving()}
     return tuple(
-        _server(each, sorry if each.is_sorry and sorry else blocks[each.address, each.port], neighbours)
-        for each in pool.serving()
+        _server(each, sorry if each.is_sorry and sorry else blocks[key], neighbours) for key, each in serving.items()
     )
 
 

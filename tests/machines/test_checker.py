@@ -16,6 +16,7 @@ from haxlb.model.facts import AlarmCleared, AlarmRaised, QuorumChanged
 from haxlb.model.node import NodeConfig
 from haxlb.model.status import LinkStatus
 from haxlb.model.virtual_server import ForwardingMethod, Scheduler, TunnelKind, VirtualServer
+from tests.forwarding.kernel import Kernel
 from tests.health.worlds import OTHER_VIP, VIP, check, seconds, server, virtual_server
 from tests.machines.checker_stage import BAD, INSTANCE, PROBE_US, RecordingForwarder, Stage, address, hop
 
@@ -189,6 +190,27 @@ def test_the_sorry_server_is_in_the_table_only_while_it_serves() -> None:
     assert stage.serving() == {"192.168.10.23:80": 1}
     assert len(stage.table.services[0].servers) == 3
     assert [each.up for each in stage.facts if isinstance(each, QuorumChanged)] == [True, False]
+
+
+@pytest.mark.parametrize("inhibit", [False, True])
+@pytest.mark.parametrize("weight", [0, 1])
+def test_a_sorry_server_that_is_a_real_one_serves(weight: int, inhibit: bool) -> None:
+    """With weight 0 it is the drained one that is left when all others have died."""
+    both = server(21, checks=(), weight=weight)
+    sorry = server(21, checks=(), inhibit_on_failure=inhibit)
+    stage = running(virtual_server(both, server(22), sorry_server=sorry, quorum=1 + weight))
+    kernel = Kernel()
+    kernel.apply(stage.table)
+    stage.sick[check(22)] = BAD
+    stage.go(20)
+    kernel.apply(stage.table)
+    assert kernel.shares(VIP) == {"192.168.10.21": 1}
+    assert [str(each.address) for each in kernel.backends().values() if each.alive] == ["192.168.10.21"]
+    stage.sick.clear()
+    stage.go(20)
+    kernel.apply(stage.table)
+    assert kernel.shares(VIP) == ({"192.168.10.21": 1} if weight else {}) | {"192.168.10.22": 1}
+    assert all(each.alive for each in kernel.backends().values()), "the flows of both stay"
 
 
 def command(words: str) -> Command:
