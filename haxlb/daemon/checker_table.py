@@ -66,7 +66,13 @@ def _service(pool: Pool, neighbours: Neighbours, peer: NextHop | None) -> Wanted
         persistence_mask=bits if bits is not None and ipv4 else _IPV4_BITS,
         persistence_prefix=bits if bits is not None and not ipv4 else _IPV6_BITS,
         one_packet=virtual_server.one_packet,
+        ports_kept=_keeps_ports(virtual_server.sorry_server),
     )
+
+
+def _keeps_ports(sorry: RealServer | None) -> bool:
+    """Were flows recorded otherwise while it serves, those of inhibited servers would be found no more."""
+    return sorry is not None and sorry.method is ForwardingMethod.NAT and not sorry.port
 
 
 def _whom_to_ask(peer: NextHop | None, servers: Iterable[WantedServer]) -> NextHop | None:

@@ -42,7 +42,8 @@ def flags_of(wanted: WantedService, endpoint: Endpoint) -> FrontendFlag:
     if wanted.stateless:
         flags |= FrontendFlag.STATELESS
     # NAT's answers are found by the port of the server, which is the packet's where it has none of its own.
-    if not endpoint.port or any(each.method is ForwardingMethod.NAT and not each.port for each in wanted.servers):
+    kept = any(each.method is ForwardingMethod.NAT and not each.port for each in wanted.servers)
+    if not endpoint.port or kept or wanted.ports_kept:
         flags |= FrontendFlag.ANY_PORT
     if wanted.one_packet:
         flags |= FrontendFlag.ONE_PACKET

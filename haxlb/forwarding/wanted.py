@@ -90,6 +90,8 @@ class WantedService:
     """The same of an IPv6 client's."""
     one_packet: bool = False
     """`ops`: each packet is a flow of its own (UDP)."""
+    ports_kept: bool = False
+    """A server of NAT that has no port of its own may join (the sorry server): flows are recorded as if it had."""
 
     @property
     def thresholds(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from haxlb.forwarding.records import FrontendFlag
 from haxlb.forwarding.wanted import Counters, Load, NextHop, Tally
 from haxlb.health.rise_fall import fall_time_us
 from haxlb.model.commands import Command
@@ -194,7 +195,7 @@ def test_the_sorry_server_is_in_the_table_only_while_it_serves() -> None:
 
 @pytest.mark.parametrize("inhibit", [False, True])
 @pytest.mark.parametrize("weight", [0, 1])
-def test_a_sorry_server_that_is_a_real_one_serves(weight: int, inhibit: bool) -> None:
+def test_a_sorry_server_that_is_a_real_one_serves(weight: int, *, inhibit: bool) -> None:
     """With weight 0 it is the drained one that is left when all others have died."""
     both = server(21, checks=(), weight=weight)
     sorry = server(21, checks=(), inhibit_on_failure=inhibit)
@@ -211,6 +212,23 @@ def test_a_sorry_server_that_is_a_real_one_serves(weight: int, inhibit: bool) ->
     kernel.apply(stage.table)
     assert kernel.shares(VIP) == ({"192.168.10.21": 1} if weight else {}) | {"192.168.10.22": 1}
     assert all(each.alive for each in kernel.backends().values()), "the flows of both stay"
+
+
+def test_flows_of_inhibited_servers_are_found_whoever_serves() -> None:
+    """The record of a flow to a server of NAT says the port, where the server has none of its own."""
+    sorry = server(23, checks=(), port=0, method=ForwardingMethod.NAT)
+    one = server(21, port=0, inhibit_on_failure=True)
+    ports = (replace(VIP, port=443),)
+    stage = running(virtual_server(one, more_endpoints=ports, group="web", sorry_server=sorry))
+    kernel = Kernel()
+    kernel.apply(stage.table)
+    before = kernel.frontends()
+    assert [each.flags for each in before.values()] == [FrontendFlag.ANY_PORT] * 2
+    stage.sick[check(21)] = BAD
+    stage.go(20)
+    assert stage.serving() == {"192.168.10.21:0": 0, "192.168.10.23:0": 1}
+    kernel.apply(stage.table)
+    assert kernel.frontends() == before
 
 
 def command(words: str) -> Command:
