@@ -149,8 +149,10 @@ class HostNetwork:
         self._firewall.refuse(refused_addresses(config.instances), quiet_interfaces(config.instances))
         self._former = ()
 
-    def renew(self) -> float:
+    def renew(self, since: float | None = None) -> float:
         """Extend the lifetimes of some addresses, and see to some routes; in how many seconds to come again.
+
+        `since` is when it was last seen that they are ours, as `Renewer.begin` has it.
 
         Some only: renewing 250 IPv6 addresses at once takes the kernel 50 ms, in which no advert would leave.
         """
@@ -165,7 +167,7 @@ class HostNetwork:
         if whole_round:
             self._portion = 0
             batches += self._routes_and_static()
-        self._carry_out(batches)
+        self._carry_out(batches, since)
         if whole_round:
             self._look_after()
         return RENEW_EVERY_S / portions
@@ -181,7 +183,7 @@ class HostNetwork:
 
         return [_Batch(routes.requests, routes_done), _Batch(static.requests, static_done)]
 
-    def _carry_out(self, batches: list[_Batch]) -> None:
+    def _carry_out(self, batches: list[_Batch], since: float | None) -> None:
         """In one go, by the thread where there is one: nobody else waits for the kernel then."""
         requests = [request for batch in batches for request in batch.requests]
 
@@ -195,7 +197,7 @@ class HostNetwork:
         if not requests:
             done([])
         elif self._renewer is not None:
-            self._renewer.begin(requests, done)
+            self._renewer.begin(requests, done, since)
         else:
             try:
                 outcome: Outcome = self._rtnetlink.change(requests)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
@@ -20,17 +21,30 @@ from haxlb.linux.rtnetlink import Rtnetlink
 STACK = 256 * 1024
 """Bytes: the usual 8 MiB would all be there where memory is locked."""
 
+PATIENCE_S = 0.7
+"""How old a batch may be when it is handed to the kernel: shorter than any address lives on after a renewal in time.
+
+A process that was stopped, or a host that slept, may be MASTER no longer: what ran out meanwhile must not be put on
+before the adverts that wait have been heard. It is not asked for again: the next turn is.
+"""
+
 Outcome = list[int] | Exception
 """The errno of each request, 0 where it went well; or why none can be told."""
-_Job = tuple[Sequence[bytes], Callable[[Outcome], None], asyncio.AbstractEventLoop]
+_Job = tuple[Sequence[bytes], Callable[[Outcome], None], asyncio.AbstractEventLoop, float]
+
+
+def since_boot() -> float:
+    """Seconds, with those in which the host slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Renewer:
     """One batch of requests at a time, by a socket of its own."""
 
-    def __init__(self, rtnetlink: Rtnetlink | None = None) -> None:
+    def __init__(self, rtnetlink: Rtnetlink | None = None, clock: Callable[[], float] = since_boot) -> None:
         """Starts the thread: later, on a busy host, the start of one would hold us up."""
         self._rtnetlink = rtnetlink or Rtnetlink()
+        self._clock = clock
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._idle = threading.Event()
         self._idle.set()
@@ -49,13 +63,19 @@ class Renewer:
         """The kernel has not yet answered the last batch."""
         return not self._idle.is_set()
 
-    def begin(self, requests: Sequence[bytes], done: Callable[[Outcome], None]) -> None:
-        """Send these, while not `busy`; `done` hears of it from the running loop."""
+    def begin(self, requests: Sequence[bytes], done: Callable[[Outcome], None], since: float | None = None) -> None:
+        """Send these, while not `busy`; `done` hears of it from the running loop.
+
+        Nothing is sent, and `done` not called, where the thread comes to it more than PATIENCE_S later than `since`
+        (`since_boot`): when it was decided, now unless said.
+        """
         thread = self._thread.native_id
         assert thread is not None
         follow(0, thread)
         self._idle.clear()
-        self._jobs.put((requests, done, asyncio.get_running_loop()))
+        self._jobs.put(
+            (requests, done, asyncio.get_running_loop(), (self._clock() if since is None else since) + PATIENCE_S)
+        )
 
     def wait(self) -> None:
         """Until the kernel has answered: what is asked for next comes after it."""
@@ -67,7 +87,10 @@ class Renewer:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            requests, done, loop = job
+            requests, done, loop, latest = job
+            if self._clock() > latest:
+                self._idle.set()
+                continue
             outcome: Outcome
             try:
                 outcome = self._rtnetlink.change(requests)

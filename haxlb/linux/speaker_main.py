@@ -50,7 +50,7 @@ from haxlb.linux.pacing import Paced
 from haxlb.linux.pipe import Pipe
 from haxlb.linux.realtime import Scheduling, freeze_collector
 from haxlb.linux.rehearsal import rehearse
-from haxlb.linux.renewer import Renewer
+from haxlb.linux.renewer import Renewer, since_boot
 from haxlb.linux.rtnetlink import Rtnetlink, import_narrowly
 from haxlb.linux.timerfd import MonotonicClock, TimerfdWake
 from haxlb.model.addresses import Vip
@@ -303,6 +303,8 @@ class SpeakerProcess:
 
     def _on_change(self, interface: str) -> None:
         """An interface, or an address that was not put there by us, has changed."""
+        # Of a process that was stalled it may be an address that ran out: adverts that wait say whether it is ours.
+        self._speaker.on_wake()
         index_before = self._links.index(interface)
         link = self._links.link(interface)
         if self._links.index(interface) != index_before:
@@ -316,6 +318,7 @@ class SpeakerProcess:
         self._restoration.ask()
 
     def _restore(self) -> None:
+        self._speaker.on_wake()  # as in `_renew`: it may come at the end of a pause
         virtual = map(self._links.known, self._network.virtual_interfaces)
         if any(link is not None and not link.up for link in virtual):
             # Set down by hand: the adverts may go out below it (vmac_xmit_base), and nobody could reach the VIP.
@@ -324,8 +327,9 @@ class SpeakerProcess:
 
     def _renew(self) -> None:
         # A process that was stalled may have lost its role meanwhile: what has arrived comes first.
+        since = since_boot()
         self._speaker.on_wake()
-        self._renewal = self._loop.call_later(self._network.renew(), self._renew)
+        self._renewal = self._loop.call_later(self._network.renew(since), self._renew)
         if self._loop.time() >= self._macs_due:  # with many addresses this is called more often
             self._macs_due = self._loop.time() + RENEW_EVERY_S
             self._macs.check()

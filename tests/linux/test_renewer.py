@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from haxlb.linux.renewer import PATIENCE_S as RENEWER_PATIENCE_S
 from haxlb.linux.renewer import Outcome, Renewer
 from haxlb.linux.rtnetlink import Rtnetlink
 
@@ -92,6 +93,25 @@ def test_who_waits_is_behind_the_answer():
         made.close()
 
     asyncio.run(test())
+
+
+def test_what_was_asked_for_before_a_standstill_is_not_done_after_it():
+    kernel = Kernel([0])
+    kernel.may_answer.set()
+    now = 100.0
+
+    async def test() -> None:
+        made = Renewer(cast("Rtnetlink", kernel), clock=lambda: now)
+        told: asyncio.Queue[str] = asyncio.Queue()
+        made.begin([b"old"], lambda _: told.put_nowait("old"), since=now - 1.1 * RENEWER_PATIENCE_S)
+        made.wait()
+        assert not made.busy
+        made.begin([b"new"], lambda _: told.put_nowait("new"))
+        assert await asyncio.wait_for(told.get(), PATIENCE_S) == "new"
+        made.close()
+
+    asyncio.run(test())
+    assert kernel.answered == [[b"new"]]
 
 
 def test_an_answer_after_the_end_of_the_loop_harms_nobody():

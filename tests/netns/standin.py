@@ -33,7 +33,9 @@ from haxlb.daemon.messages import (
     encode,
 )
 from haxlb.linux.announcer import garp_request
-from haxlb.model.addresses import Vip
+from haxlb.linux.present_addresses import parse_address
+from haxlb.linux.rtnetlink import RTM_NEWADDR, RTMGRP_IPV4_IFADDR, split
+from haxlb.model.addresses import IPAddress, Vip
 from haxlb.model.facts import Fact, RoleChanged
 from haxlb.model.instance import Role, VrrpInstance
 
@@ -187,6 +189,32 @@ class Ear:
                 if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                     seconds, nanoseconds = struct.unpack("=qq", data)
                     self._frames.append(Heard(seconds * 1_000_000_000 + nanoseconds, frame))
+
+
+class AddressWatch:
+    """Hears of every IPv4 address that is put on an interface of a namespace, also of one that goes at once."""
+
+    def __init__(self, namespace: str) -> None:
+        with inside(namespace):
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+            self._socket.bind((0, RTMGRP_IPV4_IFADDR))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def added(self) -> set[IPAddress]:
+        """Those since the last call."""
+        found: set[IPAddress] = set()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                for kind, _, message in split(self._socket.recv(1 << 16, socket.MSG_DONTWAIT)):
+                    present = parse_address(message) if kind == RTM_NEWADDR else None
+                    if present is not None:
+                        found.add(present.address)
+        return found
 
 
 class SpeakerHandle:

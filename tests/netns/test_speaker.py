@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from lab import Host, Lab
 
-from haxlb.daemon.messages import HandOver, Logged, Notify, Resume, Stop
+from haxlb.daemon.messages import AskStatus, HandOver, Logged, Notify, Resume, Stop
 from haxlb.model.commands import Command
 from haxlb.model.facts import AdvertRejected, RoleChanged
 from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.notification import NotifyScripts
-from tests.netns.standin import Ear, SpeakerHandle, addresses, eventually, vip
+from tests.netns.standin import AddressWatch, Ear, SpeakerHandle, addresses, eventually, vip
 
 pytestmark = pytest.mark.netns
 
@@ -342,6 +342,42 @@ def test_a_frozen_master_loses_the_vip_and_does_not_take_it_back_from_a_better_o
     assert len(pair.ear.adverts_of(ONE, since_ns=thawed_at)) == 1
     mac = pair.d1.mac()
     assert [each for each in pair.ear.garps(VIP, thawed_at) if each.source_mac == mac] == []
+
+
+def _in_no_call(syscall: Path) -> bool:
+    return syscall.read_text().startswith("-1 ")
+
+
+def freeze_at_work(speaker: SpeakerHandle) -> bool:
+    """Stop it; whether it was amid its own code, and its renewer was not: else it goes on."""
+    for _ in range(100):
+        speaker.send(AskStatus(ticket=0))
+    pid = speaker.process.pid
+    speaker.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)
+    # proc_pid_syscall(5): -1 = in no system call.
+    at_work = [each.parent.name for each in Path(f"/proc/{pid}/task").glob("*/syscall") if _in_no_call(each)]
+    if at_work == [str(pid)]:
+        return True
+    speaker.process.send_signal(signal.SIGCONT)
+    return False
+
+
+def test_what_ran_out_while_it_was_frozen_is_not_put_back_before_what_was_said_meanwhile_is_heard(pair: Pair) -> None:
+    # No timer is due while it is frozen: of what waits afterwards the loss of the address is the first.
+    calm = replace(SECOND, advert_interval_us=30_000_000, garp=GarpConfig(master_delay_us=0))
+    one = pair.speaker(pair.d1, replace(calm, priority=255))  # at once, and not after three intervals
+    one.becomes(Role.MASTER)
+    assert one.configure(calm) == ""
+    eventually(lambda: freeze_at_work(one), "it is frozen amid its work: asyncio, interrupted, calls its timers first")
+    eventually(lambda: holders(pair) == [], "the kernel takes the VIP off the frozen one")
+    two = pair.speaker(pair.d2, FAST)
+    two.becomes(Role.MASTER)
+    start = len(one.messages)
+    with AddressWatch(pair.d1.namespace) as watch:
+        one.process.send_signal(signal.SIGCONT)
+        one.becomes(Role.BACKUP, start=start)
+        assert VIP not in watch.added()
 
 
 def test_link_down_is_fault_and_back(pair: Pair) -> None:
