@@ -78,7 +78,7 @@ class WantedService:
     """Port 0 = all ports that no other endpoint of the address has."""
     scheduler: Scheduler
     servers: tuple[WantedServer, ...]
-    """All of its servers, dead and drained ones included; the sorry server only while it serves."""
+    """All of its servers, dead and drained ones included; the sorry server while it serves, an inhibited one always."""
     hash_port: bool = False
     peer: NextHop | None = None
     """The other director: gets packets of unknown flows that did not come from it (ADR 3)."""
