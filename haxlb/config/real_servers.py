@@ -207,7 +207,8 @@ class RealServerReader:
         if not method.keeps_ports and not head.all_ports:
             return written
         kept = f"port {head.port}" if head.port else "the port that they came to"
-        why = f"{method.kind.value} does not change ports" if method.keeps_ports else f"{self._service.title} is of all"
+        every = f"{self._service.title} is for all ports"
+        why = f"{method.kind.value} does not change ports" if method.keeps_ports else every
         self._complaints.warning(
             "port-reset",
             entry.words[2],

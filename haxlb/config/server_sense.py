@@ -11,7 +11,7 @@ from haxlb.health.rise_fall import fall_time_us, probe_limit_us
 from haxlb.model.virtual_server import ForwardingMethod, RealServer, Scheduler
 from keepalived_compat.diagnostics import Complaints
 from keepalived_compat.section import Section
-from keepalived_compat.source import Span
+from keepalived_compat.source import Span, Word
 
 MOST_COMPARED = 256
 """Servers that a scheduler looks at for each new flow (bpf/compare.h)."""
@@ -58,10 +58,17 @@ class ServerSense:
                     return
 
     def complain_of_targets(self, head: Head, targets: Iterable[PlacedReal]) -> None:
-        """No server has an address that is served: its packets would come back to the director."""
+        """No server has an address that is served: its packets would come back to the director.
+
+        By NAT that is the director itself, as 127.0.0.1 is; packets to it are the kernel's as they are.
+        """
         served = {address for address, _ in head.places}
         for each, line in targets:
-            if each.method is not _NAT and each.address in served:
+            if each.method is _NAT:
+                changed = head.ports - {0, each.port} if each.port else None
+                if changed and (each.address in served or each.address.is_loopback):
+                    self._complain_of_local_port(each, line.argument, min(changed))
+            elif each.address in served:
                 self._complaints.warning(
                     "server-is-vip",
                     line.argument,
@@ -69,6 +76,16 @@ class ServerSense:
                     " asks for an address of its own",
                     "name the server's own address",
                 )
+
+    def _complain_of_local_port(self, server: RealServer, where: Word, port: int) -> None:
+        self._complaints.warning(
+            "local-port",
+            where,
+            f"{server.key} is this host itself, and packets to it are not translated: they keep port {port}, whatever"
+            f" its checks say; IPVS changes it to {server.port}",
+            f"have the program listen on port {port}, too, or redirect it: nft … tcp dport {port} redirect to"
+            f" :{server.port}",
+        )
 
     def in_turn(self, servers: tuple[RealServer, ...], *, sorry: bool) -> tuple[RealServer, ...]:
         """As many of the servers as can have a turn each; `sorry`: another one stands in for them."""

@@ -45,6 +45,18 @@ def way_to(server: RealServer, neighbours: Neighbours) -> Neighbour:
     return replace(known, next_hop=None, reason=reason)
 
 
+def _kept_port(virtual_server: VirtualServer, server: RealServer, way: Neighbour) -> str:
+    """Why clients do not get to a server by NAT that is this host and listens elsewhere; empty where that is not so.
+
+    Its packets are the kernel's as they are: whoever listens on the virtual port has them.
+    """
+    kept = {each.port for each in virtual_server.endpoints} - {0, server.port}
+    translated = server.method is ForwardingMethod.NAT and way.next_hop is not None and way.next_hop.local
+    if not (translated and server.port and kept):
+        return ""
+    return f"it is this host: packets to it are not translated, they keep port {min(kept)}"
+
+
 def wanted_table(pools: Iterable[Pool], neighbours: Neighbours, peer: NextHop | None) -> WantedTable:
     """What the forwarder shall do; `peer` is the way to the other director."""
     return WantedTable(services=tuple(_service(pool, neighbours, peer) for pool in pools))
@@ -138,6 +150,7 @@ def virtual_server_status(
         server = member.server
         effective = serving[server.address, server.port]
         way = way_to(server, neighbours)
+        doubt = way.reason or _kept_port(virtual_server, server, way)
         probed = [each for check in server.checks if (each := checks[check].probed_at_us) is not None]
         servers.append(
             _with_counters(
@@ -147,7 +160,7 @@ def virtual_server_status(
                     weight=effective.weight,
                     up=member.up,
                     in_pool=effective.alive and bool(effective.weight) and way.next_hop is not None,
-                    reason=way.reason if member.up and way.reason else member.reason,
+                    reason=doubt if member.up and doubt else member.reason,
                     since_at=epoch.at(member.since_us),
                     checked_at=epoch.at(max(probed)) if probed else None,
                     mac=way.next_hop.destination_mac if way.next_hop else None,
@@ -191,7 +204,9 @@ def _sorry_status(pool: Pool, neighbours: Neighbours, counters: Counters, epoch:
         weight=0 if sorry.inhibit_on_failure and not pool.sorry_serves else max(1, sorry.weight),
         up=True,
         in_pool=pool.sorry_serves and way.next_hop is not None,
-        reason=way.reason or ("serves: no quorum" if pool.sorry_serves else "waits: the quorum is up"),
+        reason=way.reason
+        or _kept_port(pool.virtual_server, sorry, way)
+        or ("serves: no quorum" if pool.sorry_serves else "waits: the quorum is up"),
         since_at=epoch.at(pool.quorum_since_us),
         mac=way.next_hop.destination_mac if way.next_hop else None,
         method=sorry.method.value,

@@ -353,6 +353,21 @@ def test_a_server_with_a_virtual_address_is_said(loading, codes):
     assert codes(loading(instance + service("192.0.2.1 80", real=reals))) == [("warning", "server-is-vip")] * 2
 
 
+@pytest.mark.parametrize(
+    ("place", "kind", "said"),
+    [
+        ("192.0.2.1 8080", "NAT", [("warning", "local-port")]),
+        ("127.0.0.1 8080", "NAT", [("warning", "local-port")]),
+        ("127.0.0.1 80", "NAT", []),
+        ("10.0.0.2 8080", "NAT", []),
+        ("127.0.0.1 80", "DR", []),
+    ],
+)
+def test_a_port_that_is_not_changed_on_the_way_to_this_host_is_said(loading, codes, place, kind, said):
+    real = f"real_server {place} {{\nTCP_CHECK {{\n}}\n}}\n"
+    assert codes(loading(service("192.0.2.1 80", kind=kind, real=real))) == said
+
+
 def test_addresses_of_a_group_that_do_not_move(loading):
     instance = "vrrp_instance V {\ninterface eth0\nvirtual_router_id 1\nvirtual_ipaddress {\n192.0.2.1\n}\n}\n"
     (said,) = [
