@@ -145,7 +145,8 @@ def names(virtual_server: VirtualServer) -> tuple[str, ...]:
     if virtual_server.group:
         called += [virtual_server.group, f"group {virtual_server.group}"]
     if virtual_server.fwmark:
-        called.append(f"fwmark {virtual_server.fwmark}")
+        # FWM: as `haxlb show -Ln` and ipvsadm have it.
+        called += [f"fwmark {virtual_server.fwmark}", f"FWM {virtual_server.fwmark}"]
     return tuple(dict.fromkeys(called))
 
 
@@ -170,7 +171,7 @@ def _names_of_status(status: VirtualServerStatus) -> set[str]:
     kind, _, rest = status.name.partition(" ")
     if kind in ("group", "fwmark"):
         name = rest.rpartition(" ")[0]
-        called |= {f"{kind} {name}", name} if kind == "group" else {f"{kind} {name}"}
+        called |= {f"{kind} {name}", name if kind == "group" else f"FWM {name}"}
     return called
 
 

@@ -75,6 +75,7 @@ def status_of(virtual_server: VirtualServer) -> VirtualServerStatus:
         ("group shop", "192.168.10.22:80", (GROUP, SECOND)),
         ("10.0.0.6:443", "192.168.10.22:80", (GROUP, SECOND)),
         ("fwmark 7", "192.168.10.22:80", (MARK, SECOND)),
+        ("FWM  7", "192.168.10.22:80", (MARK, SECOND)),
         ("fwmark 7 tcp", "192.168.10.22:80", (MARK, SECOND)),
     ],
 )
