@@ -124,8 +124,13 @@ def _names(service: VirtualServerStatus) -> list[tuple[str, str]]:
 
 
 def _in_table(service: VirtualServerStatus) -> list[RealServerStatus]:
-    """Servers that IPVS would have: those in the pool, and those that only keep what they have (weight 0)."""
-    return [each for each in service.real_servers if each.in_pool or (each.up and not each.is_sorry)]
+    """Servers that IPVS would have: those in the pool, and those that only keep what they have (weight 0).
+
+    While the sorry server serves, keepalived takes the others out of the table, whatever their checks say.
+    """
+    return [
+        each for each in service.real_servers if each.in_pool or (each.up and not each.is_sorry and not service.sorry)
+    ]
 
 
 def _rate(before: _Counted, after: _Counted, seconds: float) -> _Counted:

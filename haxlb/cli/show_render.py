@@ -141,7 +141,7 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
     console.print()
     state = "sorry server" if service.sorry else "serving" if service.quorum_up else "no quorum"
     kept = f" persistent {service.persistence_s}" if service.persistence_s else ""
-    head = f"{service.protocol} {place(service)} {service.scheduler}{kept}  "
+    head = f"{service.protocol} {place(service)}{_also(service)} {service.scheduler}{kept}  "
     style = "green" if state == "serving" else "bold red"
     counted = f"  {service.packets} packets, {service.bytes} bytes, {service.flows} flows"
     console.print(Text.assemble((head, "bold"), (state, style), counted))
@@ -172,6 +172,16 @@ def _service(console: Console, service: VirtualServerStatus, at: float) -> None:
         if each.configured_weight is not None:
             said = f"weight {each.weight} was set on this daemon, the configured one is {each.configured_weight}"
             console.print(f"  {each.key}: * {said}", markup=False, soft_wrap=True)
+
+
+def _also(service: VirtualServerStatus) -> str:
+    """What commands may call it, and how many endpoints there are, where it is not its one endpoint."""
+    named = service.name.startswith(("group ", "fwmark "))
+    others = len(service.endpoints) - 1
+    said = [service.name.rpartition(" ")[0]] if named else []
+    said += [f"and {_counted(others, 'endpoint')} more" if others > 0 else ""]
+    text = ", ".join(filter(None, said))
+    return f" ({text})" if text else ""
 
 
 def _weight(server: RealServerStatus) -> str | Text:

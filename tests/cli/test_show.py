@@ -137,6 +137,31 @@ def test_the_states_of_a_service(status):
     assert "sorry server" in rendered(replace(status, virtual_servers=(replace(service, sorry=True),)))
 
 
+@pytest.mark.parametrize(
+    ("changes", "head"),
+    [
+        (
+            {"name": "group web tcp", "endpoints": ("[192.168.10.100]:tcp:80", "[192.168.10.101]:tcp:80")},
+            "TCP 192.168.10.100:80 (group web, and 1 endpoint more) wrr  serving",
+        ),
+        ({"name": "fwmark 5 tcp", "endpoints": ("[192.168.10.100]:tcp:80",)}, "TCP 192.168.10.100:80 (fwmark 5) wrr  "),
+        ({"name": "[192.168.10.100]:tcp:80", "endpoints": ("[192.168.10.100]:tcp:80",)}, "TCP 192.168.10.100:80 wrr  "),
+    ],
+)
+def test_a_group_and_a_mark_are_named(status, changes, head):
+    service = replace(status.virtual_servers[0], quorum_up=True, sorry=False, **changes)
+    assert head in rendered(replace(status, virtual_servers=(service,)))
+
+
+def test_the_table_of_ipvsadm_has_the_sorry_server_alone_while_it_serves(status):
+    service = status.virtual_servers[0]
+    alive = replace(service.real_servers[0], up=True, in_pool=False, is_sorry=False)
+    sorry = replace(alive, port=8080, in_pool=True, is_sorry=True)
+    serving = replace(service, sorry=True, real_servers=(alive, sorry))
+    lines = list(connections(replace(status, virtual_servers=(serving,))))
+    assert [line.split()[1] for line in lines[4:]] == [sorry.key]
+
+
 def test_why_it_does_not_forward(status):
     plane = DataPlaneStatus(problem="no program is attached")
     assert "not forwarding: no program is attached" in rendered(replace(status, data_plane=plane))
