@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from haxlb.daemon.chronicle import Chronicle
-from haxlb.daemon.complaints import errors_counted, errors_in_brief, log_complaints
+from haxlb.daemon.complaints import errors_counted, errors_in_brief, first_fatal, log_complaints
 from haxlb.daemon.control import Answer, Failover, Reload, Resume, SetWeight, Step, Swap
 from haxlb.daemon.handover import HandOverProcedure
 from haxlb.daemon.live_weights import MOST, find
@@ -146,8 +146,9 @@ class Commands:
         )
 
     def _refuse_reload(self, problem: HaxlbError, report: str, findings: Findings) -> Answer:
-        self.config_problem, self.config_refused = str(problem), True
-        self._chronicle.note("error", "reload_refused", f"reload refused: {problem}", reason=str(problem))
+        said = ": ".join((str(problem), *first_fatal(findings)))
+        self.config_problem, self.config_refused = said, True
+        self._chronicle.note("error", "reload_refused", f"reload refused: {said}", reason=said)
         return Answer(
             ok=False,
             exit_code=problem.exit_code,

@@ -27,6 +27,11 @@ def errors_in_brief(findings: Findings) -> tuple[str, ...]:
     return (*errors[:MOST_SHOWN], f"and {further} more") if further > 0 else tuple(errors)
 
 
+def first_fatal(findings: Findings) -> tuple[str, ...]:
+    """`FILE:LINE: MESSAGE` of the first complaint for which a file is refused; empty where there is none."""
+    return tuple(_brief(each) for each in findings if each.get("severity") == "fatal")[:1]
+
+
 def errors_counted(findings: Findings) -> tuple[str, ...]:
     """How many there are, as a part of a sentence; empty when there is none."""
     match len(_errors(findings)):

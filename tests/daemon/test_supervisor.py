@@ -349,6 +349,7 @@ def test_errors_of_a_file_that_is_taken_are_logged_and_shown_until_they_are_gone
         await reload(world)
         status = await world.supervisor.status()
         assert (status.config_refused, status.config_errors) == (True, ("x.conf:12: no number",))
+        assert status.config_problem == "1 fatal: x.conf:99: no number"
         world.loaded = Loaded(config=changed, findings=complaints("warning", 12))
         assert (await reload(world)).exit_code == 0
         status = await world.supervisor.status()
