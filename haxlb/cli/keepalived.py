@@ -43,8 +43,10 @@ def keepalived(arguments: tuple[str, ...]) -> None:
     elif "signum" in given:
         click.echo(int(_signal(given["signum"])))
     else:
-        for line in void_flags(given):
-            click.echo(f"haxlb keepalived: {line}", err=True)
+        # With --namespace it starts again in there, and would say all of it twice.
+        if _INSIDE not in os.environ:
+            for line in void_flags(given):
+                click.echo(f"haxlb keepalived: {line}", err=True)
         _work(given)
 
 

@@ -22,7 +22,8 @@ def tear_down(runtime: Path) -> list[str]:
     if its data plane were in place.
     """
     if _answers(runtime / SOCKET):
-        raise HostError(f"haxlb is running in {runtime}", remedy="stop it first: systemctl stop haxlb")
+        unit = "systemctl stop haxlb, or stop keepalived where it has that unit"
+        raise HostError(f"haxlb is running in {runtime}", remedy=f"stop it first: {unit}")
     if not runtime.is_dir():
         return []
     # One that is starting answers nobody yet.
