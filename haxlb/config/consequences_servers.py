@@ -97,6 +97,10 @@ def _server_effects(old: VirtualServer, new: VirtualServer) -> Iterator[str]:
         yield "alpha counts for servers that are new"
     if old.sorry_server != new.sorry_server:
         yield "the sorry server changes at once when it serves"
+        before, after = old.sorry_server, new.sorry_server
+        kept = after is not None and after.inhibit_on_failure and before is not None and after.key == before.key
+        if before is not None and before.inhibit_on_failure and not kept:
+            yield "connections that are still with the former sorry server go to other servers, which do not know them"
 
 
 def _real_server(

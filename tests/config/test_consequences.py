@@ -166,6 +166,34 @@ def test_a_check_that_is_known_already_has_its_verdict(config):
     assert told(config, after)["real_server", f"{SERVICE} 192.168.10.21:80"][2] == ()
 
 
+def test_alpha_counts_for_what_is_new(config):
+    first, second, third = config.virtual_servers[0].real_servers
+    careful = (replace(first, alpha=True), second, third)
+    service = with_server(config, real_servers=careful)
+    assert told(config, service)["real_server", f"{SERVICE} {first.key}"][2] == (
+        "alpha counts for servers that are new",
+    )
+    added = told(replace(config, virtual_servers=()), service)["virtual_server", SERVICE][2]
+    assert added == ("its real servers count as up, those with alpha as down, until their checks know",)
+    fewer = with_server(config, real_servers=(second, third))
+    added = told(fewer, service)["real_server", f"{SERVICE} {first.key}"][2]
+    assert added == ("counts as down (alpha) until its checks know",)
+
+
+def test_connections_of_a_sorry_server_that_kept_them(config):
+    sorry = replace(config.virtual_servers[0].real_servers[0], checks=(), inhibit_on_failure=True)
+    lost = "connections that are still with the former sorry server go to other servers, which do not know them"
+    before = with_server(config, sorry_server=sorry)
+    for after, said in (
+        (replace(sorry, inhibit_on_failure=False), True),
+        (replace(sorry, port=81), True),
+        (None, True),
+        (replace(sorry, weight=2), False),
+    ):
+        assert (lost in told(before, with_server(config, sorry_server=after))["virtual_server", SERVICE][2]) is said
+    assert lost not in told(config, before)["virtual_server", SERVICE][2]
+
+
 def test_virtual_servers(config):
     ((fate, reason, effects),) = told(config, with_server(config, scheduler=Scheduler.MH, quorum=2)).values()
     assert (fate, reason) == (Fate.RETUNED, "scheduler wrr -> mh, quorum 1 -> 2")
