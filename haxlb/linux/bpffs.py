@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,6 +20,7 @@ from haxlb.model.errors import HostError, NotPermitted
 _BPF_FS_MAGIC: Final = 0xCAFE4A11  # include/uapi/linux/magic.h
 _STATFS_BYTES: Final = 256
 _MNT_DETACH: Final = 2
+_LOCK_PAUSE_S: Final = 0.02
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -45,21 +47,29 @@ def ensure_bpffs(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def held(directory: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Nobody else who asks makes or restores pins here meanwhile; False = somebody does. Raises OSError."""
+def held(directory: Path, *, patience_s: float = 0.0) -> Iterator[bool]:
+    """Nobody else who asks makes or restores pins here meanwhile; False = somebody still does after so long.
+
+    Raises OSError.
+    """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield _lock(fd, wait=wait)
+        yield _lock(fd, time.monotonic() + patience_s)
     finally:
         os.close(fd)
 
 
-def _lock(fd: int, *, wait: bool) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
+def _lock(fd: int, deadline: float) -> bool:
+    """Not by waiting in the kernel, which would have no end where whoever holds it was stopped."""
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOCK_PAUSE_S)
+        else:
+            return True
 
 
 def remove_all(directory: Path) -> list[str]:

@@ -26,6 +26,8 @@ from haxlb.model.errors import HostError
 
 _MOST: Final = 0xFFFF
 """Flows remember them by 16 bits."""
+_PATIENCE_S: Final = 10.0
+"""With whoever makes tables or pins them again, which takes some milliseconds."""
 _REMEDY: Final = "stop haxlb, run `haxlb detach` and start again: connections of rr and wrr may then change servers"
 
 
@@ -46,14 +48,20 @@ class Maps:
         self.close()
 
     @classmethod
-    def create(cls, directory: Path, sizes: Sizes) -> Self:
+    def create(cls, directory: Path, sizes: Sizes, *, patience_s: float = _PATIENCE_S) -> Self:
         """Open the maps that are pinned in `directory`, or make and pin them.
 
         Existing tables that are larger than asked for are kept. Where some are missing the others go, too: they speak
-        of services and servers that nobody could find. Raises HostError where one is smaller, or is no map of ours.
+        of services and servers that nobody could find. Raises HostError where one is smaller, or is no map of ours, or
+        somebody else does not end doing this.
         """
         verify_version(directory)
-        with held(directory):
+        with held(directory, patience_s=patience_s) as free:
+            if not free:
+                raise HostError(
+                    f"another process has had {directory} locked for {patience_s:.0f} s",
+                    remedy="`lslocks` names it: end it if it is stopped, or no haxlb",
+                )
             return cls._create(directory, sizes)
 
     @classmethod

@@ -72,7 +72,7 @@ class Pins:
         None while tables are being made where somebody has removed ours: a program must not read some of both.
         """
         restored: list[str] = []
-        with held(self._directory, wait=False) as free:
+        with held(self._directory) as free:
             if not free:
                 return ()
             self.hold()

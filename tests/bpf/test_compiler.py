@@ -17,8 +17,9 @@ import pytest
 import haxlb
 from haxlb.forwarding import layout
 from haxlb.forwarding.features import Features
+from haxlb.forwarding.layout import Sizes
 from haxlb.linux import bpf
-from haxlb.linux.bpffs import is_bpffs
+from haxlb.linux.bpffs import held, is_bpffs
 from haxlb.linux.forwarder_build import PYTHON, compile_forwarder
 from haxlb.linux.maps import Maps
 from haxlb.linux.teardown import tear_down
@@ -95,6 +96,17 @@ def test_tables_of_which_some_were_removed_are_made_anew_as_a_whole(directory: P
     with Maps.open(directory) as maps:
         assert not maps.ids() & former
         assert list(bpf.map_keys(maps.fds["endpoints"], maps.shape("endpoints").key_size)) == []
+
+
+def test_somebody_who_never_ends_making_tables_is_named_and_not_waited_for(directory: Path) -> None:
+    build(directory)
+    with held(directory) as mine:
+        assert mine
+        with pytest.raises(HostError, match=f"another process has had {directory} locked for 1 s") as refused:
+            Maps.create(directory, Sizes(), patience_s=1.0)
+    assert "lslocks" in refused.value.remedy
+    with Maps.open(directory) as maps, Maps.create(directory, maps.sizes, patience_s=0.0) as again:
+        assert again.ids() == maps.ids()
 
 
 def test_the_same_again_is_another_program_on_the_same_maps(directory: Path) -> None:
