@@ -106,10 +106,18 @@ def _instances(console: Console, status: NodeStatus) -> None:
         rejected = ", ".join(f"{count} {reason}" for reason, count in each.adverts_rejected.items())
         console.print(
             f"  {each.name}: {each.adverts_sent} adverts sent, {each.adverts_received} received"
-            f"{f', rejected: {rejected}' if rejected else ''}; {_counted(each.transitions, 'transition')}",
+            f"{f', rejected: {rejected}{last_rejected(each, status.at)}' if rejected else ''}"
+            f"; {_counted(each.transitions, 'transition')}",
             markup=False,
         )
         _bonds(console, each)
+
+
+def last_rejected(instance: InstanceStatus, at: float) -> str:
+    """Who has sent the last advert that was refused, and why it was; empty where none was."""
+    if instance.last_rejected_at is None:
+        return ""
+    return f" (the last {ago(at, instance.last_rejected_at)} ago, of {instance.last_rejected})"
 
 
 def where(instance: InstanceStatus) -> str:

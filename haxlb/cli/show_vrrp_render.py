@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from haxlb.cli.show_render import ROLE_STYLES, ago, head, joined, page, where
+from haxlb.cli.show_render import ROLE_STYLES, ago, head, joined, last_rejected, page, where
 from haxlb.model.instance import Role
 from haxlb.model.status import Contribution, InstanceStatus, LoopLag, NodeStatus, PeerStatus, TrackedStatus
 from haxlb.model.units import SECOND_US
@@ -109,10 +109,8 @@ def _rows(each: InstanceStatus, status: NodeStatus) -> Iterator[tuple[str, str |
     yield from _labelled("tracks", [_tracked(one, details.get((one.kind, one.name)), at) for one in each.contributions])
     yield from _labelled("peers", [_peer(peer, each, at) for peer in each.peers] or ["none was heard"])
     refused = joined(f"{count} {reason}" for reason, count in each.adverts_rejected.items() if count)
-    yield (
-        "adverts",
-        f"{each.adverts_sent} sent, {each.adverts_received} received, refused: {'none' if refused == '-' else refused}",
-    )
+    refused = "none" if refused == "-" else f"{refused}{last_rejected(each, at)}"
+    yield "adverts", f"{each.adverts_sent} sent, {each.adverts_received} received, refused: {refused}"
     if each.master_down_interval_us:
         yield "waits", f"{each.master_down_interval_us / SECOND_US:g} s for an advert (master_down_interval)"
     lines = [f"{_moment(one.at)}  {f'{one.before.value} -> {one.after.value}':16}  {one.reason}" for one in each.latest]

@@ -59,6 +59,7 @@ class Member:
         """The deadline under which the speaker's timetable has it; may be earlier than the router's."""
         self.link: Link | None = None
         self.rejected: dict[str, int] = {}
+        self._last_rejected: tuple[IPAddress, str, int] | None = None
         self.old_checksum = False
         """Since a peer was heard that makes the checksum of unicast as older keepalived does: so do we (`auto`)."""
         self._expected = Expected.of(instance)
@@ -130,13 +131,19 @@ class Member:
 
     def status(self, epoch_offset_us: int) -> InstanceStatus:
         """The router's, with what was rejected before it reached the router."""
-        return replace(
+        status = replace(
             self.router.status(epoch_offset_us), adverts_rejected=dict(self.rejected), old_checksum=self.old_checksum
         )
+        if self._last_rejected is None:
+            return status
+        source, why, at = self._last_rejected
+        return replace(status, last_rejected=f"{source}: {why}", last_rejected_at=(at + epoch_offset_us) / SECOND_US)
 
-    def reject(self, reason: str) -> None:
-        """Count one message under this reason."""
-        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+    def reject(self, datagram: Datagram, problem: PeerError, now: int) -> None:
+        """Count one message under its reason."""
+        self.rejected[problem.reason] = self.rejected.get(problem.reason, 0) + 1
+        # In words only when somebody asks: it may be one of a flood.
+        self._last_rejected = (datagram.source, problem.message, now)
 
     def _encoded(self, priority: int) -> list[Datagram]:
         frames = self._frames.get(priority)

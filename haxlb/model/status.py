@@ -94,6 +94,9 @@ class InstanceStatus:
     adverts_received: int = 0
     adverts_rejected: dict[str, int] = field(default_factory=dict)
     """By reason."""
+    last_rejected: str = ""
+    """The last of them: who had sent it, and what was wrong with it; empty = none was rejected."""
+    last_rejected_at: float | None = None
     transitions: int = 0
     family: int = 4
     base_priority: int = 0

@@ -167,8 +167,8 @@ class SplitBrainDetector:
                 alarms += self._clear(key, "nobody else answers ARP for it any more, or it is another director", now)
             elif key not in self._raised:
                 summary = (
-                    f"{mac} answers ARP for our VIP {vip.address}: clients may bypass this director. Most likely a "
-                    "real server that has the VIP on lo without arp_ignore=1 and arp_announce=2"
+                    f"{mac} answers ARP for our VIP {vip.address}: clients may bypass this director. Most likely"
+                    f" {watch.likely_owner(now)}"
                 )
                 alarms += self._raise(key, summary, watch.lines(now), now)
         return alarms

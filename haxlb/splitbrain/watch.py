@@ -25,6 +25,9 @@ ARP_WINDOW_US = 4 * SECOND_US
 """The least length of a series of ARP sightings: three of them, whatever the advert interval."""
 ARP_SILENCE_US = 6_500_000
 """Two questions without an answer."""
+SUSPICION_US = 600 * SECOND_US
+"""So long a rejected advert makes its sender the likely owner of a foreign MAC. Two keepaliveds, or one and haxlb, that
+refuse each other put their own adverts off at each advert that arrives, so that it may be the last one for a while."""
 REJECTED_GAP_US = 3 * SECOND_US
 """Rejected adverts are reported once a second at most."""
 
@@ -46,6 +49,9 @@ class InstanceWatch:
     adverts: Series[IPAddress] = field(init=False)
     rejected: Series[IPAddress] = field(init=False)
     """Adverts for our VRID that were not believed: no evidence alone, since anybody can send them."""
+    suspect: AdvertRejected | None = None
+    """The last advert that was not believed, in whatever role: for the words of an alarm, it is no evidence."""
+    suspect_us: int = 0
     macs: Series[Conflict] = field(init=False)
     directors: dict[str, IPAddress] = field(default_factory=dict)
     """Those of the MACs that belong to another director."""
@@ -86,6 +92,7 @@ class InstanceWatch:
 
     def see_rejected(self, fact: AdvertRejected, now: int) -> None:
         """An advert for our VRID that we did not believe."""
+        self.suspect, self.suspect_us = fact, now
         if self.role is Role.MASTER:
             self.rejected.see(fact.address, now, fact.detail)
 
@@ -121,6 +128,12 @@ class InstanceWatch:
         if self.role is not Role.MASTER or any(self.rejected.recent(now)):
             return []
         return [(vip, mac) for vip, mac in self.macs.standing(now) if mac not in self.directors]
+
+    def likely_owner(self, now: int) -> str:
+        """Who most likely has a foreign MAC that belongs to no director, in words."""
+        if self.suspect is not None and now - self.suspect_us < SUSPICION_US:
+            return f"the director {self.suspect.address}, whose adverts are refused: {self.suspect.detail}"
+        return "a real server that has the VIP on lo without arp_ignore=1 and arp_announce=2"
 
     def silent(self, now: int) -> bool:
         """Whether nothing was seen of another MASTER for a window and no claim stands."""

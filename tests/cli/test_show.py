@@ -108,6 +108,17 @@ def test_the_interface_of_a_virtual_mac_is_named(status):
     assert "virtual MAC" not in rendered(status)
 
 
+def test_who_sent_the_last_advert_that_was_refused_is_said(status):
+    refused = replace(
+        status.instances[0],
+        adverts_rejected={"auth_failure": 3},
+        last_rejected="192.168.10.12: its password is not ours",
+        last_rejected_at=status.at - 4,
+    )
+    text = rendered(replace(status, instances=(refused,)))
+    assert "rejected: 3 auth_failure (the last 4.0 s ago, of 192.168.10.12: its password is not ours); " in text
+
+
 def test_a_peer_that_has_resigned(status):
     gone = replace(status.instances[0].peers[0], priority=0)
     assert "192.168.10.12 resigned 4 min 10 s ago" in rendered(

@@ -65,6 +65,8 @@ def test_rejections_are_counted_exactly_and_told_once_a_second(lan, instance):
         lan.inject(node, bad)
         lan.run(0.1)
     assert node.status().adverts_rejected == {"ip_ttl_err": 30}
+    assert node.status().last_rejected == "192.0.2.9: TTL 254 instead of 255: it came through a router"
+    assert node.status().last_rejected_at == pytest.approx(-0.1)
     facts = [fact for fact in node.facts if isinstance(fact, AdvertRejected)]
     assert len(facts) == 3
     assert facts[0].detail == "TTL 254 instead of 255: it came through a router"

@@ -375,6 +375,30 @@ def test_rejected_adverts_and_a_foreign_mac_on_the_vip_are_a_split_brain(master:
     assert master.story == [("raised", KEY), ("cleared", KEY)]
 
 
+def test_who_was_refused_while_we_waited_is_the_likely_owner_of_a_mac() -> None:
+    """A keepalived with another password is silent for as long as it hears us: its MAC is all that is seen."""
+    timeline = Timeline(INSTANCE)
+    timeline.role(0, Role.BACKUP, Role.INIT)
+    reject(timeline, SECOND_US)
+    timeline.role(4 * SECOND_US, Role.MASTER, Role.BACKUP)
+    timeline.macs(5 * SECOND_US, 20 * SECOND_US)
+    assert timeline.story == [("raised", CONFLICT)]
+    assert summary_of(timeline).endswith(f" the director {PEER}, whose adverts are refused: its password is not ours")
+
+
+def test_a_refusal_of_long_ago_says_nothing_of_a_mac(master: Timeline) -> None:
+    reject(master, SECOND_US)
+    master.macs(700 * SECOND_US, 720 * SECOND_US)
+    assert "Most likely a real server" in summary_of(master)
+
+
+def summary_of(timeline: Timeline) -> str:
+    """Of the first alarm."""
+    alarm = timeline.alarms[0]
+    assert isinstance(alarm, AlarmRaised)
+    return alarm.summary
+
+
 def test_a_short_window_does_not_make_arp_evidence_flicker() -> None:
     """With an advert interval of 0.1 s the window is shorter than the pause between two questions."""
     timeline = Timeline(replace(INSTANCE, version=3, advert_interval_us=100_000))
