@@ -67,6 +67,8 @@ class Checker:
         self._dirty = False
         self._verdict_changed = False
         self._saved: dict[str, bool] = {}
+        self._saved_for = 0
+        """Of the data plane's `renewals`."""
         self._hold_until: int | None = None
 
     def configure(self, config: NodeConfig, program: str) -> None:
@@ -223,13 +225,16 @@ class Checker:
             self._plane.want_table(wanted_table(self._monitor.status(), self._known, self._peer()))
         self._plane.settle(now)
         self._sweeps.start(now)
-        if self._verdict_changed:
+        if self._verdict_changed or self._saved_for != self._plane.renewals:
             # After the maps, never before them: this is a file.
             self._verdict_changed = False
-            known = self._monitor.remember()
-            if known != self._saved:
-                self._saved = known
-                self._verdicts.save(known)
+            self._save()
+
+    def _save(self) -> None:
+        known, renewals = self._monitor.remember(), self._plane.renewals
+        if (known, renewals) != (self._saved, self._saved_for):
+            self._saved, self._saved_for = known, renewals
+            self._verdicts.save(known)
 
     def _peer(self) -> NextHop | None:
         for peers in self._peers.values():

@@ -54,6 +54,8 @@ class DataPlane:
         self._answers: list[str] = []
         self._swapping = False
         self.swaps = 0
+        self.renewals = 0
+        """How often its pins may have become other ones: what is kept beside them is to be written again."""
         self.problem = ""
         self._unpinned = ""
         """Why what somebody had removed could not be pinned again."""
@@ -170,6 +172,7 @@ class DataPlane:
             # Somebody has taken the pins away, and with them the program off the interfaces: to do it again is
             # the way to find out, and to say, why it cannot be done.
             self._applied = self._attached = None
+            self.renewals += 1
             return
         missing = self._carriers - there
         if missing:
@@ -185,6 +188,7 @@ class DataPlane:
         except HostError as problem:
             refusal = str(problem)
         if restored:
+            self.renewals += 1
             self._reports.log(
                 "warning",
                 "pins_restored",
@@ -239,6 +243,8 @@ class DataPlane:
                 )
             )
         else:
+            # Perhaps with tables that were made anew.
+            self.renewals += 1
             self._reports.log("info", "data_plane_restored")
             self._reports.report(AlarmCleared(key=ALARM, reason="the forwarder is as wanted", at_us=now))
 

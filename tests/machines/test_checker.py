@@ -547,7 +547,28 @@ def test_pins_that_somebody_removed_are_back_with_the_next_look_and_it_is_said()
     (said,) = [fields for _, event, fields in stage.logs if event == "pins_restored"]
     assert said["pins"] == "flows parts-1"
     assert said["remedy"]
-    assert stage.calls == [], "nothing is attached anew"
+    assert stage.calls == ["save"], "nothing is attached anew"
+
+
+def test_who_is_down_is_known_to_the_next_checker_also_beside_other_pins() -> None:
+    """What was saved says which pins it belongs to: the next checker would take it for another data plane's."""
+    stage = running()
+    stage.sick[check(22)] = BAD
+    stage.go(20)
+    known = {"[192.168.10.100]:tcp:80 192.168.10.21:80": True, "[192.168.10.100]:tcp:80 192.168.10.22:80": False}
+    stage.saved.clear()
+    stage.forwarder.unpinned = ("endpoints",)
+    stage.go(5)
+    assert stage.saved == [known]
+    stage.forwarder.refusal = "somebody has removed what it needs"
+    stage.resolve(21, generation=1)
+    stage.go(5)
+    stage.saved.clear()
+    stage.forwarder.refusal = ""
+    stage.go(31)
+    assert stage.saved == [known]
+    stage.go(300)
+    assert stage.saved == [known], "once"
 
 
 def test_pins_that_cannot_be_restored_are_said_once_until_they_can() -> None:
