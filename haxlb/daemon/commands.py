@@ -15,7 +15,7 @@ from haxlb.daemon.live_weights import MOST, find
 from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.messages import SwapProgram
 from haxlb.daemon.notifier import Notifier
-from haxlb.daemon.processes import Processes
+from haxlb.daemon.processes import Processes, unconfirmed
 from haxlb.daemon.reload import ORDER_PATIENCE_S, ReloadProcedure, error_that_removes
 from haxlb.daemon.standing import Standing
 from haxlb.daemon.supervisor_ports import Findings, RefusedConfig, World
@@ -26,6 +26,8 @@ from haxlb.model.status import InstanceStatus
 _COMPILING = Step(subject="", step="compile", ok=True, reason="the forwarder is being compiled, traffic flows on")
 WITH_ERRORS: Final = 5
 """Exit code of a reload that is in force without what its errors name; of `haxlb check` for the same file, too."""
+_AND: Final = "; "
+_LATER: Final = "it is done when that process goes on: see haxlb show"
 Changing = Reload | Failover | Resume | Swap | SetWeight
 
 
@@ -77,6 +79,8 @@ class Commands:
         """Nothing of it is in force: the one before is."""
         self.config_errors = errors_in_brief(findings)
         """Of the file in force: what they name is left out."""
+        self._swapping = ""
+        """The program of a swap that the checker has not answered in time."""
 
     @contextlib.asynccontextmanager
     async def turn(self, request: Changing, step: Callable[[Step], None]) -> AsyncIterator[None]:
@@ -110,6 +114,22 @@ class Commands:
             case SetWeight():
                 return await self._set_weight(request)
 
+    def confirmed(self, name: str, of: str) -> None:
+        """A process has its last order of this class in force: perhaps later than whoever gave it has waited."""
+        if of == SwapProgram.__name__:
+            swap = self._processes.in_force(name, SwapProgram)
+            if swap is not None and swap.program == self._swapping:
+                self._swapped(swap.program)
+            return
+        late = unconfirmed(name, ORDER_PATIENCE_S)
+        problems = self.config_problem.split(_AND)
+        if late in problems:
+            problems.remove(late)
+            self.config_problem = _AND.join(problems)
+            self._chronicle.note(
+                "info", "reload_confirmed", f"the {name} has put the last reload in force", process=name
+            )
+
     async def _reload(self, request: Reload, step: Callable[[Step], None]) -> Answer:
         try:
             loaded = await self._world.config.load()
@@ -126,7 +146,7 @@ class Commands:
         except HostError as problem:
             return self._refuse_reload(problem, loaded.report, loaded.findings)
         self._notifier.refresh(reloaded=True)
-        self.config_problem, self.config_refused = "; ".join(problems), False
+        self.config_problem, self.config_refused = _AND.join(problems), False
         self.config_errors = errors_in_brief(loaded.findings)
         self.loaded_at = self._world.wall.wall()
         if change.frames:
@@ -141,6 +161,7 @@ class Commands:
             ok=not problems,
             exit_code=1 if problems else WITH_ERRORS if errors else 0,
             message="; ".join((said, *problems)),
+            remedy=_LATER if any(map(_is_unconfirmed, problems)) else "",
             report=loaded.report,
             diagnostics=loaded.findings,
         )
@@ -204,14 +225,22 @@ class Commands:
         if not self._processes.running("checker"):
             return Answer(ok=False, exit_code=1, message="there is no data plane: no virtual server is configured")
         step(_COMPILING)
+        self._swapping = ""
         program = await self._world.builder.compile(self._standing.config)
         problem = await self._processes.order("checker", SwapProgram(program=program), ORDER_PATIENCE_S)
+        if _is_unconfirmed(problem):
+            self._swapping = program
+            return Answer(ok=False, exit_code=1, message=f"not swapped yet: {problem}", remedy=_LATER)
         if problem:
             return Answer(ok=False, exit_code=1, message=f"not swapped: {problem}")
-        self._standing.program = program
+        self._swapped(program)
+        return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
+
+    def _swapped(self, program: str) -> None:
+        # Remembered, or the next reload would order the program before it.
+        self._standing.program, self._swapping = program, ""
         self._chronicle.clear_alarm("forwarder/not-built", "built and swapped in")
         self._chronicle.note("info", "program_swapped", "forwarder program swapped", program=program)
-        return Answer(ok=True, message="the forwarder was compiled anew and swapped in")
 
     async def _set_weight(self, request: SetWeight) -> Answer:
         virtual_server, server = find(self._standing.config, request.virtual_server, request.real_server)
@@ -245,3 +274,7 @@ class Commands:
                 ok=False, exit_code=1, message=f"{said}, but it is not in force: {problem}", remedy="see haxlb show"
             )
         return Answer(ok=True, message=said)
+
+
+def _is_unconfirmed(problem: str) -> bool:
+    return problem in [unconfirmed(name, ORDER_PATIENCE_S) for name in ("speaker", "checker", "tracker")]

@@ -60,6 +60,8 @@ class ConfigureSpeaker:
     """To a spare that takes the place of a dead speaker: what it is MASTER of from now on."""
     bpf_directory: str = ""
     """Where the data plane is pinned, which must know the virtual MACs of MASTERs; empty = nowhere."""
+    reserve: str = ""
+    """Why instances that are started now leave a MASTER alone whatever its priority, until `DataPlaneReady`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,10 @@ class GarpFrames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPlaneReady:
-    """Supervisor to speaker: the data plane may be a new one, which knows no virtual MAC yet. There is no answer."""
+    """Supervisor to speaker: the data plane is in force. There is no answer.
+
+    It may be a new one, which knows no virtual MAC yet; and whoever has left a MASTER alone for want of it may preempt.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

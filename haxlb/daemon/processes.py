@@ -121,7 +121,7 @@ class Processes:
         try:
             return await asyncio.wait_for(answer, patience_s)
         except TimeoutError:
-            return f"the {name} has not confirmed it within {patience_s:g} s"
+            return unconfirmed(name, patience_s)
         finally:
             if answer in waiting:
                 waiting.remove(answer)
@@ -133,6 +133,11 @@ class Processes:
             return None
         order = process.orders.get(of.__name__)
         return order if isinstance(order, of) else None
+
+    def answered(self, name: str, of: str) -> bool:
+        """Whether the process has answered every order of this class."""
+        process = self._processes.get(name)
+        return process is not None and not process.unanswered.get(of)
 
     def take_ready(self, name: str, ready: Ready) -> None:
         """The process says that an order is in force, or why not."""
@@ -284,6 +289,11 @@ class Processes:
         if process.timer is not None:
             process.timer.cancel()
             process.timer = None
+
+
+def unconfirmed(name: str, patience_s: float) -> str:
+    """What is said of an order that a process has been given and has not answered: it may yet carry it out."""
+    return f"the {name} has not confirmed it within {patience_s:g} s"
 
 
 async def _passes(event: asyncio.Event, patience_s: float) -> bool:

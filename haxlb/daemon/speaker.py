@@ -46,6 +46,7 @@ from haxlb.vrrp.inputs import (
     AddRoutes,
     AddVips,
     Effect,
+    EndReserve,
     GroupAnnounce,
     HandOver,
     Input,
@@ -124,12 +125,14 @@ class Speaker:
         *,
         successions: Iterable[Succession] = (),
         results: Iterable[TrackResult] = (),
+        reserve: str = "",
     ) -> None:
         """Run exactly these; one that is as before (same interface, VRID, family and settings) is not touched at all.
 
         Of the settings only the delays of the start are the speaker's own; they count from the first call that has any.
         `successions` are for the first call of a speaker that takes the place of a dead one: what has an heir is not
-        taken off. `results` are what tracked things were found to be already, for instances that are new.
+        taken off. `results` are what tracked things were found to be already, for instances that are new. `reserve` is
+        why those must not preempt before `end_reserve`.
         """
         now = self._clock.now()
         resumed = self._inherit(successions, results)
@@ -161,7 +164,7 @@ class Speaker:
         self._groups.configure(groups, wanted, self._members, now, resumed)
         # Those that a peer waits for go first.
         for member in sorted(new, key=lambda each: each.instance.name not in resumed):
-            self._start(member, resumed.get(member.instance.name), now)
+            self._start(member, resumed.get(member.instance.name), now, reserve)
         self._groups.heed_all(now)
         # Last: what they leave may be what another instance has just got.
         for member, effects in gone:
@@ -177,6 +180,10 @@ class Speaker:
     def resume(self, names: Iterable[str] = ()) -> tuple[str, ...]:
         """End what `hand_over` has begun; the names it was done for."""
         return self._order(names, Resume())
+
+    def end_reserve(self) -> None:
+        """Whoever was started with a `reserve` may preempt."""
+        self._order((), EndReserve())
 
     def stop(self, reason: str) -> None:
         """Resign everywhere: priority 0, then addresses off, then the scripts. Nothing is done afterwards."""
@@ -286,7 +293,7 @@ class Speaker:
     def _withdrawn(self, member: Member, now: int) -> list[Effect]:
         return member.router.handle(Shutdown(reason="removed from the configuration", removed=True), now)
 
-    def _start(self, member: Member, succession: Succession | None, now: int) -> None:
+    def _start(self, member: Member, succession: Succession | None, now: int, reserve: str) -> None:
         if succession is not None:
             member.old_checksum = succession.old_checksum
         else:
@@ -294,7 +301,12 @@ class Speaker:
             self._executor.clear(member, now)
         self._tell_alone(member, member.link_input(self._link(member.instance.interface)), now)
         self._tell_alone(member, self._results.of(member.instance), now)
-        start = Start(hurry=self._groups.may_hurry(member), quiet_until=self._quiet_until or 0, succession=succession)
+        start = Start(
+            hurry=self._groups.may_hurry(member),
+            quiet_until=self._quiet_until or 0,
+            succession=succession,
+            reserve=reserve,
+        )
         # Anew: it is the later ones of many that may come too late.
         self._tell_alone(member, start, now if succession is None else self._clock.now())
         if succession is not None and member.router.role is not Role.MASTER:
@@ -324,7 +336,7 @@ class Speaker:
             if member.instance.tracks:
                 self._tell(member, what, now)
 
-    def _order(self, names: Iterable[str], what: HandOver | Resume) -> tuple[str, ...]:
+    def _order(self, names: Iterable[str], what: HandOver | Resume | EndReserve) -> tuple[str, ...]:
         now = self._clock.now()
         chosen = set(names)
         named = [each for each in self._members.values() if not chosen or each.instance.name in chosen]

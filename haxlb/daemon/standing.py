@@ -33,6 +33,8 @@ class Standing:
     program: str = ""
     """Path of the pinned program; empty = what is attached stays."""
     frames: tuple[GarpFrame, ...] = ()
+    reserve: str = ""
+    """Why the speaker must not preempt a MASTER yet."""
     roles: dict[str, Role] = field(default_factory=dict)
     """By instance, as last reported."""
     yielded: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ class Standing:
             firewall_table=self.firewall_table,
             successions=successions,
             bpf_directory=self.bpf_directory,
+            reserve=self.reserve,
         )
 
     def checker_orders(self) -> ConfigureChecker:

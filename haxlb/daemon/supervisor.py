@@ -1,7 +1,8 @@
 """The supervisor: starts the speaker and the checker, keeps them in line with the configuration, answers commands.
 
 Theory of operation. The data plane comes first: the speaker, which attracts traffic, gets its orders when the checker
-says that the forwarder is in force, or after five seconds; it has been started, and has imported, before. What a dead
+says that the forwarder is in force, or after five seconds; it has been started, and has imported, before. Until the
+forwarder is in force it preempts nobody: the MASTER that is there forwards. What a dead
 speaker can no longer do is done here at once: priority 0 for the instances that it was MASTER of, and the addresses
 off; only then it is started again. A dead checker is merely started again, since what it pinned goes on forwarding; so
 is a dead tracker, whose last results stay in force meanwhile. What changes the configuration or the
@@ -15,6 +16,7 @@ from collections.abc import Callable, Coroutine
 
 from haxlb import __version__
 from haxlb.daemon.bereavement import Bereavement
+from haxlb.daemon.checker_plane import ALARM as DATA_PLANE_ALARM
 from haxlb.daemon.chronicle import Chronicle
 from haxlb.daemon.commands import Commands
 from haxlb.daemon.control import Answer, Request, Show, Step, command_name, refusal
@@ -47,7 +49,15 @@ from haxlb.daemon.supervisor_ports import Loaded, World
 from haxlb.daemon.survey import Survey
 from haxlb.daemon.tracking import anything
 from haxlb.model.errors import Bug, HaxlbError, HostError
-from haxlb.model.facts import BackendChanged, Fact, ForeignAdvertHeard, PeerHeard, QuorumChanged, RoleChanged
+from haxlb.model.facts import (
+    AlarmCleared,
+    BackendChanged,
+    Fact,
+    ForeignAdvertHeard,
+    PeerHeard,
+    QuorumChanged,
+    RoleChanged,
+)
 from haxlb.model.node import NodeConfig
 from haxlb.model.status import NodeStatus
 
@@ -153,7 +163,9 @@ class Supervisor:
                 self._processes.prepare("speaker")
             problem = await self._processes.ready("checker", "ConfigureChecker", FORWARDING_PATIENCE_S)
             if problem:
-                self._chronicle.note("warning", "forwarding_late", f"no data plane yet: {problem}", reason=problem)
+                standing.reserve = "our data plane is not in force yet"
+                said = f"no data plane yet, and no other MASTER is preempted until there is: {problem}"
+                self._chronicle.note("warning", "forwarding_late", said, reason=problem)
         if config.instances:
             self._processes.start("speaker")
         self._chronicle.note("info", "started", f"haxlb {__version__} started", version=__version__, node=config.node)
@@ -231,6 +243,8 @@ class Supervisor:
 
     def _take_ready(self, name: str, ready: Ready) -> None:
         self._processes.take_ready(name, ready)
+        if not ready.problem and self._processes.answered(name, ready.of):
+            self._commands.confirmed(name, ready.of)
         if name == "checker" and not ready.problem:
             self._tell_of_data_plane(swapped=ready.of == SwapProgram.__name__)
         # Not before: a speaker that has not answered may still run those that are to go.
@@ -244,6 +258,13 @@ class Supervisor:
             orders = self._processes.in_force("checker", SwapProgram)
         if orders is not None and (swapped or orders.program != self._attached):
             self._attached = orders.program
+            self._processes.send("speaker", DataPlaneReady())
+        self._end_reserve()
+
+    def _end_reserve(self) -> None:
+        """The data plane is as it should be, or there is none to wait for any more."""
+        if self._standing.reserve:
+            self._standing.reserve = ""
             self._processes.send("speaker", DataPlaneReady())
 
     def _take_status(self, name: str, status: SpeakerStatus | CheckerStatus | TrackerStatus) -> None:
@@ -278,6 +299,8 @@ class Supervisor:
         if isinstance(fact, RoleChanged):
             self._standing.roles[fact.instance] = fact.after
             self._watch_vips()
+        elif isinstance(fact, AlarmCleared) and (fact.key, source) == (DATA_PLANE_ALARM, "checker"):
+            self._end_reserve()
         elif isinstance(fact, BackendChanged | QuorumChanged):
             self._notifier.take_fact(fact)
         elif isinstance(fact, PeerHeard | ForeignAdvertHeard) and self._standing.hear(fact.instance, fact.address):
@@ -335,6 +358,9 @@ class Supervisor:
                 level, event = ("error", "command_failed") if ours else ("info", "command_refused")
                 self._world.log.log(level, event, command=command_name(request), reason=str(problem))
                 return refusal(problem)
+            finally:
+                if not self._standing.config.virtual_servers:
+                    self._end_reserve()
 
     async def status(self) -> NodeStatus:
         """Everything, as fresh as the children answer."""

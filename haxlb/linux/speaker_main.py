@@ -113,6 +113,7 @@ class SpeakerProcess:
         self._settings: SpeakerSettings | None = None
         self._strangers = False
         """log_unknown_vrids."""
+        self._reserve = ""
         self._last_scripts: dict[tuple[str, str], NotifyScripts] = {}
         self._told: dict[str, Link | None] = {}
         self._watched_sockets: set[int] = set()
@@ -138,12 +139,15 @@ class SpeakerProcess:
                 **{("GROUP", each.name): each.notify for each in message.sync_groups},
             }
             self._strangers = message.settings.log_unknown_vrids
+            self._reserve = message.reserve
             self._configure(message)
         elif isinstance(message, GarpFrames):
             self._announcer.add(message.frames)
             self._speaker.on_wake()  # others may follow: what is due goes out between them
         elif isinstance(message, DataPlaneReady):
             self._macs.check()
+            self._reserve = ""
+            self._speaker.end_reserve()
         elif isinstance(message, HandOver):
             self._speaker.hand_over(message.instances, message.reason)
             self._send_status()
@@ -242,6 +246,7 @@ class SpeakerProcess:
             self._settings,
             successions=orders.successions if orders else (),
             results=orders.results if orders else (),
+            reserve=self._reserve,
         )
         self._adverts.retire()
         self._watch_sockets()

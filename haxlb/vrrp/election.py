@@ -117,7 +117,7 @@ class Election:
             self._preempt_at = now + instance.preempt_delay_us
         return now < self._preempt_at
 
-    def respects(self, source: IPAddress, priority: int, *, yielded: bool) -> str:
+    def respects(self, source: IPAddress, priority: int, *, yielded: bool, reserve: str = "") -> str:
         """Why an advert that `yields_to` accepted makes it stay BACKUP, in words."""
         ours = self.priority
         if priority > ours:
@@ -127,6 +127,8 @@ class Election:
         lower = f"priority {priority} of {source} is lower than our {ours}"
         if yielded:
             return f"{lower}, but we have handed over"
+        if reserve:
+            return f"{lower}, but {reserve}"
         if self.is_nopreempt:
             return f"{lower}, but nopreempt leaves it alone"
         delay = seconds(self.instance.preempt_delay_us)

@@ -24,6 +24,8 @@ class Start:
     """vrrp_startup_delay: until then, monotonic µs, no advert counts and BACKUP is not left."""
     succession: Succession | None = None
     """A process that was MASTER until now has died, and this one goes on in its place if it is in time."""
+    reserve: str = ""
+    """Why it must not preempt before `EndReserve`; empty = it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,11 @@ class HandOver:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
     """Take part in the election again as configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndReserve:
+    """The cause of `Start.reserve` is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +128,7 @@ Input = (
     | TimerExpired
     | HandOver
     | Resume
+    | EndReserve
     | Reconfigure
     | Tracked
     | Grouped

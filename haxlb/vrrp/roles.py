@@ -39,6 +39,8 @@ class Roles:
         """The effective one: what adverts say."""
         self.yielded = False
         """Since a hand-over, until it is MASTER again or told to resume."""
+        self.reserve = ""
+        """Since its start why it must not preempt, until that is over; empty = it may."""
         self.wish: Role | None = None
         """Of a BACKUP: MASTER since its timer ran out, BACKUP since it has accepted an advert, else None."""
         self._start: Start | None = None

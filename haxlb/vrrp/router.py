@@ -9,7 +9,8 @@ does not have cannot happen. What the table does not say:
 * leaving MASTER resigns (priority 0) and takes all that off in the very next step: the others' `skew_time` runs while
   the addresses go (RFC 9568 section 6.4.3, keepalived); outranked, it takes it off at once, and then says one last
   advert so that the winner announces once more (`haxlb.vrrp.farewell`);
-* `nopreempt`, a pending `preempt_delay` and a hand-over ("yielded") make a BACKUP respect adverts of lower priority;
+* `nopreempt`, a pending `preempt_delay`, a hand-over ("yielded") and a start of who cannot serve yet ("reserve") make a
+  BACKUP respect adverts of lower priority;
 * a start in the place of a process that was MASTER and has only just died is no transition for anybody else: the peer
   has missed nothing, the addresses are on, the operator is told nothing;
 * adverts follow an absolute schedule: the next one is due one interval after the last was due, not after it was sent;
@@ -31,6 +32,7 @@ from haxlb.vrrp.inputs import (
     AdvertReceived,
     Announce,
     Effect,
+    EndReserve,
     GroupAnnounce,
     GroupBackup,
     Grouped,
@@ -62,6 +64,7 @@ class Router(Roles):
             Start: self._on_start,
             HandOver: self._on_hand_over,
             Resume: self._on_resume,
+            EndReserve: self._on_end_reserve,
             Reconfigure: self._on_reconfigure,
             Grouped: self._on_grouped,
             GroupMaster: self._on_group_master,
@@ -77,7 +80,7 @@ class Router(Roles):
     # Start and end
 
     def _on_start(self, what: Start, now: int) -> list[Effect]:
-        self._start = what
+        self._start, self.reserve = what, what.reserve
         return self._follow(now)
 
     def _begin(self, start: Start, cause: tuple[Event, str] | None, now: int) -> list[Effect]:
@@ -89,10 +92,12 @@ class Router(Roles):
         if start.succession is not None and now < start.succession.until_us:
             return self._resume_master(start.succession, now)
         quiet = now < start.quiet_until
-        if self.priority == OWNER_PRIORITY and not quiet and not self.grouped.group:
+        if self.priority == OWNER_PRIORITY and not quiet and not self.grouped.group and not self.reserve:
             return self._become_master(Event.START_OWNER, "started with priority 255, the addresses' owner", now)
         effects = self._become_backup(Event.START, "started", now)
         begin = max(now, start.quiet_until)
+        if self.reserve:
+            return effects  # whoever serves is to be heard first
         if self.priority == OWNER_PRIORITY:
             self._election.owner_starts(begin)
         elif self.instance.initial_role is Role.MASTER and start.hurry:
@@ -165,14 +170,14 @@ class Router(Roles):
         if advert.priority == 0:
             self.role = step(self.role, Event.ADVERT_RESIGNED)
             election.resigned(what.source, now)
-        elif election.yields_to(advert, yielded=self.yielded, now=now):
+        elif election.yields_to(advert, yielded=self.yielded or bool(self.reserve), now=now):
             self.role = step(self.role, Event.ADVERT_ACCEPTED)
             election.rest(now, advert.interval_us)
             self.wish = Role.BACKUP
             source, theirs = what.source, advert.priority
             self._transitions.explain(
-                (source, theirs, self.priority, self.yielded),
-                lambda: election.respects(source, theirs, yielded=self.yielded),
+                (source, theirs, self.priority, self.yielded, self.reserve),
+                lambda: election.respects(source, theirs, yielded=self.yielded, reserve=self.reserve),
             )
             if self._farewell.unheard(advert.interval_us, now):
                 # Of our own priority only to who outranks us: anybody else would yield.
@@ -254,6 +259,10 @@ class Router(Roles):
         self.yielded = False
         return []
 
+    def _on_end_reserve(self, _what: EndReserve, _now: int) -> list[Effect]:
+        self.reserve = ""
+        return []
+
     def _on_grouped(self, what: Grouped, now: int) -> list[Effect]:
         self._condition.grouped = what
         return self._follow(now)
@@ -314,7 +323,7 @@ class Router(Roles):
         link = self._fault_event is Event.LINK_LOST
         reason = f"{self.instance.interface} is usable again" if link else f"over: {self._transitions.reason}"
         effects = self._become_backup(Event.RECOVERED, reason, now)
-        if self.priority == OWNER_PRIORITY:
+        if self.priority == OWNER_PRIORITY and not self.reserve:
             self._election.owner_returns(now)
         if self.instance.peers and self.source is not None:
             # The MASTER's neighbour entry for us may have failed meanwhile: its adverts would not arrive (keepalived).

@@ -326,6 +326,8 @@ class FakeWorld:
     too_much: str = ""
     program_outdated: bool = False
     swap_problem: str = ""
+    checker_stands_still: bool = False
+    """Nothing is answered: `sent` has what waits for it."""
     probe_evidence: str = "192.168.10.12 answers"
     hosts_up: tuple[str, ...] = ()
     probed: list[str] = field(default_factory=list)
@@ -423,6 +425,8 @@ class FakeWorld:
     def _check(self, message: Message) -> None:
         loop = asyncio.get_running_loop()
         match message:
+            case ConfigureChecker() | SwapProgram() if self.checker_stands_still:
+                pass
             case ConfigureChecker():
                 if self.forwarding_after_s is not None:
                     ready = Ready(of="ConfigureChecker")

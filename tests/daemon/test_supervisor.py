@@ -24,7 +24,7 @@ from haxlb.daemon.messages import (
 from haxlb.daemon.messages import Resume as ResumeSpeaker
 from haxlb.daemon.supervisor_ports import Loaded, RefusedConfig
 from haxlb.model.errors import HostError
-from haxlb.model.facts import AlarmRaised, PeerHeard, RoleChanged
+from haxlb.model.facts import AlarmCleared, AlarmRaised, PeerHeard, RoleChanged
 from haxlb.model.instance import Role
 from haxlb.model.settings import ForwardingSettings, MqttSettings, SpeakerSettings
 from haxlb.model.status import PeerStatus
@@ -55,6 +55,60 @@ def test_the_speaker_waits_no_longer_than_five_seconds_for_the_data_plane(play, 
     world = play(lambda _: asyncio.sleep(6), kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
     assert configured_at(world) == [pytest.approx(5)]
     assert "forwarding_late" in world.events()
+
+
+def reserves(world):
+    return [bool(each.reserve) for each in world.messages("speaker", ConfigureSpeaker)]
+
+
+def test_nobody_is_preempted_before_the_data_plane_is_in_force(play, kit):
+    config = kit.node(servers=(kit.virtual_server(),))
+    in_time = play(lambda _: asyncio.sleep(3), config, forwarding_after_s=1.5)
+    assert reserves(in_time) == [False]
+    late = play(lambda _: asyncio.sleep(8), config, forwarding_after_s=7)
+    assert reserves(late) == [True]
+    assert 7 in [at for at, _, message in late.sent if isinstance(message, DataPlaneReady)]
+    never = play(lambda _: asyncio.sleep(60), config, forwarding_after_s=None)
+    assert never.messages("speaker", DataPlaneReady) == []
+
+
+def test_a_speaker_that_is_started_again_preempts_nobody_either(play, kit):
+    async def scene(world):
+        await asyncio.sleep(6)
+        world.exit("speaker", -9)
+        await asyncio.sleep(0.1)
+        world.supervisor.on_message("checker", Ready(of="ConfigureChecker"))
+        world.exit("speaker", -9)
+        await asyncio.sleep(2)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
+    assert reserves(world) == [True, True, False]
+
+
+def test_a_data_plane_that_was_refused_ends_the_reserve_when_it_is_in_force(play, kit):
+    cleared = AlarmCleared(key="forwarder/problem", reason="the forwarder is as wanted", at_us=0)
+
+    async def scene(world):
+        await asyncio.sleep(1)
+        world.supervisor.on_message("checker", Ready(of="ConfigureChecker", problem="no such interface"))
+        await asyncio.sleep(1)
+        assert world.messages("speaker", DataPlaneReady) == []
+        world.supervisor.on_message("checker", Happened(fact=cleared))
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
+    assert reserves(world) == [True]
+    assert len(world.messages("speaker", DataPlaneReady)) == 1
+
+
+def test_without_virtual_servers_any_more_there_is_nothing_to_wait_for(play, kit):
+    async def scene(world):
+        await asyncio.sleep(6)
+        world.loaded = Loaded(config=kit.node())
+        await world.supervisor.command(Reload(), silent)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)), forwarding_after_s=None)
+    assert reserves(world) == [True]
+    assert len(world.messages("speaker", DataPlaneReady)) == 1
 
 
 def test_a_speaker_that_dies_before_it_has_orders_is_not_mourned(play, kit):
@@ -597,6 +651,55 @@ def test_a_failed_swap_keeps_the_old_program(play, kit):
 
     world = play(scene, kit.node(servers=(kit.virtual_server(),)), swap_problem="the verifier said no")
     assert world.messages("checker", ConfigureChecker)[-1].program == "/run/haxlb/bpf/1/program-1"
+
+
+def test_a_swap_that_comes_late_is_remembered_and_not_undone_by_the_next_reload(play, kit):
+    async def scene(world):
+        world.checker_stands_still = True
+        answer = await world.supervisor.command(Swap(), silent)
+        assert (answer.ok, answer.exit_code) == (False, 1)
+        assert answer.message.startswith("not swapped yet: ")
+        assert answer.remedy
+        assert "program_swapped" not in world.events()
+        world.checker_stands_still = False
+        world.supervisor.on_message("checker", Ready(of="SwapProgram"))
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(8080),)))
+        assert (await world.supervisor.command(Reload(), silent)).ok
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    (swap,) = world.messages("checker", SwapProgram)
+    assert world.messages("checker", ConfigureChecker)[-1].program == swap.program
+    assert world.events().count("program_swapped") == 1
+
+
+def test_a_late_swap_that_fails_is_none(play, kit):
+    async def scene(world):
+        world.checker_stands_still = True
+        await world.supervisor.command(Swap(), silent)
+        world.supervisor.on_message("checker", Ready(of="SwapProgram", problem="the verifier said no"))
+        world.checker_stands_still = False
+        world.exit("checker", -9)
+        await asyncio.sleep(0.1)
+
+    world = play(scene, kit.node(servers=(kit.virtual_server(),)))
+    assert world.messages("checker", ConfigureChecker)[-1].program == "/run/haxlb/bpf/1/program-1"
+    assert "program_swapped" not in world.events()
+
+
+def test_a_reload_that_is_confirmed_late_is_no_problem_any_more(play, kit):
+    async def scene(world):
+        world.checker_stands_still = True
+        world.loaded = Loaded(config=kit.node(servers=(kit.virtual_server(8080),)))
+        answer = await world.supervisor.command(Reload(), silent)
+        assert (answer.ok, answer.exit_code) == (False, 1)
+        assert answer.remedy
+        assert (await world.supervisor.status()).config_problem == "the checker has not confirmed it within 5 s"
+        world.supervisor.on_message("checker", Ready(of="ConfigureChecker"))
+        status = await world.supervisor.status()
+        assert status.config_problem == ""
+        assert any("the checker has put the last reload in force" in line for line in status.history)
+
+    play(scene, kit.node(servers=(kit.virtual_server(),)))
 
 
 def test_a_compiler_that_fails_at_swap_is_an_answer_and_not_an_end(play, kit):

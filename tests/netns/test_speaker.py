@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import Host, Lab
 
-from haxlb.daemon.messages import AskStatus, HandOver, Logged, Notify, Resume, Stop
+from haxlb.daemon.messages import AskStatus, ConfigureSpeaker, DataPlaneReady, HandOver, Logged, Notify, Resume, Stop
 from haxlb.model.commands import Command
 from haxlb.model.facts import AdvertRejected, RoleChanged
 from haxlb.model.instance import GarpConfig, Role, VrrpInstance
@@ -242,6 +242,32 @@ def test_preemption_and_nopreempt(pair: Pair) -> None:
     one.becomes(Role.MASTER)
     two.becomes(Role.BACKUP, start=start)
     eventually(lambda: holders(pair) == ["d1"], "the VIP moves")
+
+
+def test_whoever_has_no_data_plane_yet_preempts_nobody_but_takes_over(pair: Pair) -> None:
+    two = pair.speaker(pair.d2, SECOND)
+    two.becomes(Role.MASTER)
+    one = pair.speaker(pair.d1)
+    one.send(ConfigureSpeaker(instances=(FAST,), garp_frames=(), reserve="our data plane is not in force yet"))
+    eventually(lambda: one.status().instances[0].adverts_received > 8, "twice the time after which it would preempt")
+    mine = one.status().instances[0]
+    assert mine.role is Role.BACKUP
+    assert mine.reason.endswith("but our data plane is not in force yet")
+    two.kill()
+    one.becomes(Role.MASTER)
+
+
+def test_with_the_data_plane_it_preempts(pair: Pair) -> None:
+    two = pair.speaker(pair.d2, SECOND)
+    two.becomes(Role.MASTER)
+    one = pair.speaker(pair.d1)
+    one.send(ConfigureSpeaker(instances=(FAST,), garp_frames=(), reserve="our data plane is not in force yet"))
+    eventually(lambda: one.status().instances[0].adverts_received > 8, "it respects them")
+    assert one.facts(RoleChanged)[-1].after is Role.BACKUP
+    start = len(two.messages)
+    one.send(DataPlaneReady())
+    one.becomes(Role.MASTER)
+    two.becomes(Role.BACKUP, start=start)
 
 
 def test_hand_over_and_resume(pair: Pair) -> None:

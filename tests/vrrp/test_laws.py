@@ -19,6 +19,7 @@ from haxlb.vrrp.inputs import (
     AddRoutes,
     AddVips,
     AdvertReceived,
+    EndReserve,
     GroupAnnounce,
     GroupBackup,
     Grouped,
@@ -104,9 +105,15 @@ INPUTS = (
     | LINKS
     | st.just(HandOver(reason="test"))
     | st.just(Resume())
+    | st.just(EndReserve())
     | INSTANCES.map(lambda instance: Reconfigure(instance=instance))
     | st.just(Shutdown(reason="test"))
-    | st.builds(Start, hurry=st.booleans(), quiet_until=st.sampled_from((0, 2_000_000)))
+    | st.builds(
+        Start,
+        hurry=st.booleans(),
+        quiet_until=st.sampled_from((0, 2_000_000)),
+        reserve=st.sampled_from(("", "not ready yet")),
+    )
     | st.builds(
         lambda kind, value: Tracked(results=(TrackResult(kind=kind[0], name=kind[1], value=value),)),
         st.sampled_from([(each.kind, each.name) for each in TRACKS]),

@@ -11,7 +11,7 @@ import pytest
 from haxlb.model.addresses import Vip
 from haxlb.model.facts import ForeignAdvertHeard, PeerHeard, RoleChanged
 from haxlb.model.instance import Role, VirtualMac
-from haxlb.vrrp.inputs import Grouped, HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
+from haxlb.vrrp.inputs import EndReserve, Grouped, HandOver, LinkChanged, Reconfigure, Resume, Shutdown, Start
 
 SECOND = 1_000_000
 DOWN_100 = 3_609_375
@@ -459,6 +459,27 @@ def test_resume_preempts_after_the_wait(bench):
     _listens_to_a_lower_one(it, it.now + 5 * SECOND)
     assert it.say(Resume()) == []
     _listens_to_a_lower_one(it, it.now + 4 * SECOND)
+    assert it.role is Role.MASTER
+
+
+@pytest.mark.parametrize("priority", [150, 255])
+def test_in_reserve_it_leaves_a_lower_master_alone_and_preempts_afterwards(bench, priority):
+    it = bench(priority=priority, start=False)
+    it.say(Start(reserve="our data plane is not in force yet"))
+    _listens_to_a_lower_one(it, 20 * SECOND)
+    assert it.role is Role.BACKUP
+    assert it.reason.endswith("but our data plane is not in force yet")
+    assert it.say(EndReserve()) == []
+    _listens_to_a_lower_one(it, it.now + 4 * SECOND)
+    assert it.role is Role.MASTER
+
+
+def test_in_reserve_it_takes_over_where_nobody_is_heard(bench):
+    it = bench(priority=150, initial_role=Role.MASTER, start=False)
+    it.say(Start(reserve="our data plane is not in force yet"))
+    it.at(3_414_061)
+    assert it.role is Role.BACKUP
+    it.at(3_414_062)
     assert it.role is Role.MASTER
 
 
