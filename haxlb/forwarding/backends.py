@@ -62,10 +62,20 @@ class Backends:
             if record.alive:
                 self._write(self._writing.prepared, index, self._record(record, server, record.state, hops, vlans))
         state = BACKEND_ALIVE | BACKEND_HOP * second | BACKEND_LOCAL * hop.local
-        settled = self._record(record, server, state, hops, vlans)
-        if settled != ledger.backends[index]:
-            self._write(self._writing.prepared, index, settled)
+        self._settle(index, record, self._record(record, server, state, hops, vlans))
         return index
+
+    def _settle(self, index: int, record: BackendRecord, settled: BackendRecord) -> None:
+        """Write what a server that gets packets shall be; `record` is what it was before this plan."""
+        prepared = settled
+        if record.alive:
+            # A service that ceases to be stateless has flows on no record. Until the flip names their former server
+            # they are new to it, and it takes no new ones when it is full.
+            prepared = replace(settled, upper=record.upper, lower=record.lower)
+        if prepared != self._ledger.backends[index]:
+            self._write(self._writing.prepared, index, prepared)
+        if settled != prepared:
+            self._write(self._writing.published, index, settled)
 
     @staticmethod
     def _record(

@@ -18,7 +18,8 @@ import pytest
 
 from haxlb.forwarding import layout
 from haxlb.forwarding.features import Features
-from haxlb.forwarding.steps import Plan
+from haxlb.forwarding.steps import Plan, Write
+from haxlb.forwarding.wanted import WantedServer
 from haxlb.linux import bpf
 from haxlb.linux.bpf_call import closing
 from haxlb.linux.bpffs import unmount
@@ -74,6 +75,35 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
         assert then == former
         assert now not in (former, "drop")
         assert plane.server(ACK.of(*client(1))) == now
+
+
+@pytest.mark.parametrize("servers", [[server(1)], [server(1), server(2), server(3)]])
+def test_a_threshold_meets_no_flow_of_before(plane: Plane, servers: list[WantedServer]) -> None:
+    """A service that ceases to be stateless has its flows on no record, and its servers may be full of them."""
+    limited = table(*(replace(each, upper_threshold=3) for each in servers), scheduler=Scheduler.MH)
+    seen: list[list[str]] = []
+
+    def look() -> list[str]:
+        return [plane.server(ACK.of(*client(number))) for number in range(40)]
+
+    class Watched(Forwarder):
+        """Flows come when what is known of all servers was written, and not before."""
+
+        def _carry_out(self, planned: Plan) -> None:
+            for phase in planned.phases:
+                super()._carry_out(Plan(phases=(phase,)))
+                if any(isinstance(step, Write) and step.map == "backends" for step in phase.steps):
+                    seen.append(look())
+
+    with contextlib.closing(Watched(plane.forwarder._directory)) as forwarder:
+        forwarder.apply(table(*servers, scheduler=Scheduler.MH))
+        before = look()
+        seen.clear()
+        forwarder.apply(limited)
+        assert seen
+        assert all(each == before for each in seen)
+        assert look() == before
+        assert plane.server(SYN.of(*client(1000))) == "drop", "the threshold is in force"
 
 
 def test_a_pool_that_never_rests_moves_no_flow_of_the_servers_that_stay(tmp_path: Path) -> None:
