@@ -56,7 +56,8 @@ def main(
 
 
 async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], Child]) -> int:
-    pipe = Pipe(fd)
+    # What the last scripts come to is to be found somewhere.
+    pipe = Pipe(fd, on_unheard=_write_at_once)
     loop = asyncio.get_running_loop()
     ending: asyncio.Future[str] = loop.create_future()
 
@@ -81,6 +82,8 @@ async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], 
     taking.add_done_callback(_raise)
     reason = await ending
     taking.cancel()
+    if pipe.eof:
+        pipe.log("warning", "leaving", process=name, reason=reason)
     await child.leave(reason)
     return 0
 

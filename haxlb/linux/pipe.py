@@ -41,11 +41,19 @@ class Pipe:
     stall the speaker, nor a stuck child the supervisor.
     """
 
-    def __init__(self, end: socket.socket | int, *, on_malformed: Callable[[PeerError], None] | None = None) -> None:
+    def __init__(
+        self,
+        end: socket.socket | int,
+        *,
+        on_malformed: Callable[[PeerError], None] | None = None,
+        on_unheard: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_unheard` gets what would have been logged as a warning or worse, when the other end is gone."""
         self._socket = end if isinstance(end, socket.socket) else socket.socket(fileno=end)
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._on_malformed = on_malformed
+        self._on_unheard = on_unheard
         self._incoming: deque[bytes] = deque()
         self._partial = bytearray()
         self._outgoing: deque[tuple[bytes, bool]] = deque()
@@ -75,6 +83,9 @@ class Pipe:
 
     def log(self, level: str, event: str, **fields: object) -> None:
         """Send a line for the supervisor's log."""
+        if self.eof and self._on_unheard is not None and level in ("warning", "error"):
+            said = " ".join((level, event, *(f"{name}={str(value)!r}" for name, value in fields.items())))
+            self._on_unheard(f"haxlb: {said}\n")
         self.send(Logged(level=level, event=event, fields={name: str(value) for name, value in fields.items()}))
 
     async def drained(self, timeout_s: float) -> bool:

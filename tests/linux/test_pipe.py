@@ -67,6 +67,22 @@ def test_iteration_ends_when_the_other_end_dies_with_our_messages_unread() -> No
     run(test())
 
 
+def test_what_a_dead_supervisor_cannot_log_is_said_elsewhere() -> None:
+    async def test() -> None:
+        left, right = socket.socketpair()
+        said: list[str] = []
+        child = Pipe(right, on_unheard=said.append)
+        child.log("error", "heard", reason="no doubt")
+        left.close()
+        assert await everything(child) == []
+        child.log("info", "notify_ended", pid=7)
+        child.log("warning", "notify_dropped", queue="VI_1", command="/bin/tell me")
+        assert said == ["haxlb: warning notify_dropped queue='VI_1' command='/bin/tell me'\n"]
+        child.close()
+
+    run(test())
+
+
 def test_closing_ends_our_own_iteration() -> None:
     async def test() -> None:
         supervisor, child = ends()
