@@ -41,6 +41,7 @@ def page(stream: IO[str], put: Callable[[Console], None]) -> None:
     put(Console(file=plain, width=width, highlight=False))
     for line in plain.getvalue().splitlines():
         stream.write(f"{line.rstrip()}\n")  # a table pads its last column
+    stream.flush()  # here a full disk is an error that is said; at the interpreter's end it is a traceback
 
 
 def _print(console: Console, status: NodeStatus, *, whole_history: bool) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from ipaddress import IPv6Address
+from pathlib import Path
 
 import pytest
 
@@ -117,6 +118,14 @@ def test_who_sent_the_last_advert_that_was_refused_is_said(status):
     )
     text = rendered(replace(status, instances=(refused,)))
     assert "rejected: 3 auth_failure (the last 4.0 s ago, of 192.168.10.12: its password is not ours); " in text
+
+
+def test_a_full_disk_is_met_while_it_can_be_said(status):
+    full = Path("/dev/full").open("w")  # noqa: SIM115 - to close it fails, too
+    with pytest.raises(OSError, match="No space left on device"):
+        render(status, full)
+    with pytest.raises(OSError, match="No space left on device"):
+        full.close()
 
 
 def test_a_peer_that_has_resigned(status):
