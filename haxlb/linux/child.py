@@ -82,8 +82,6 @@ async def _serve(fd: int, name: str, first_order: type, build: Callable[[Pipe], 
     taking.add_done_callback(_raise)
     reason = await ending
     taking.cancel()
-    if pipe.eof:
-        pipe.log("warning", "leaving", process=name, reason=reason)
     await child.leave(reason)
     return 0
 

@@ -166,6 +166,8 @@ class SpeakerProcess:
         """Hand over, let the scripts run, deliver what is still to be said."""
         if self._renewal is not None:
             self._renewal.cancel()
+            if self._pipe.eof:
+                self._pipe.log("warning", "handing_over", process="speaker", reason=reason)
         self._restoration.close()
         self._speaker.stop(reason)
         self._send_status()
