@@ -102,7 +102,6 @@ class Services:
         record = ledger.services[index]
         prepared = replace(
             record,
-            scheduler=COMPARES.get(wanted.scheduler, 0),
             persistence_s=wanted.persistence_s,
             persistence_mask=wanted.persistence_mask,
             persistence_prefix=wanted.persistence_prefix,
@@ -126,6 +125,8 @@ class Services:
         else:
             ledger.recipes[index] = recipe
             complete = True
+            # With its slots: flows that only a ring has known so far would be new ones to it.
+            flipped = replace(flipped, scheduler=COMPARES.get(wanted.scheduler, 0))
         prepared, flipped = self._meet(index, wanted, prepared, flipped)
         if prepared != record or fresh:
             writing.write_service(writing.prepared, index, prepared)

@@ -28,17 +28,17 @@ from haxlb.linux.forwarder_build import compile_forwarder
 from haxlb.linux.specimen import LOOPBACK, OWN_MAC
 from haxlb.model.virtual_server import Scheduler
 from tests.bpf.conftest import Crowd
-from tests.bpf.frames import Stamp, client, tcp
+from tests.bpf.frames import Stamp, client, tcp, udp
 from tests.bpf.multitude import open_flows, reached
 from tests.bpf.plane import Plane
-from tests.forwarding.tables import mac, server, table
+from tests.forwarding.tables import DNS, mac, server, table
 
 pytestmark = pytest.mark.bpf
 
 FLOWS = 2_000
 CHANGES = 150
 NEEDED = replace(Features.parse("none"), stateless=True, stateful=True, list=True)
-SYN, ACK = Stamp(tcp("S")), Stamp(tcp("A"))
+SYN, ACK, UDP = Stamp(tcp("S")), Stamp(tcp("A")), Stamp(udp())
 
 
 def test_flows_keep_their_servers_when_the_writer_of_the_maps_starts_anew(plane: Plane) -> None:
@@ -75,6 +75,38 @@ def test_a_server_is_dead_to_packets_before_the_ring_without_it_is_written(plane
         assert then == former
         assert now not in (former, "drop")
         assert plane.server(ACK.of(*client(1))) == now
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1), (0, 0, 0)])
+@pytest.mark.parametrize("scheduler", [each for each in Scheduler if not each.hashes])
+def test_a_scheduler_that_compares_meets_no_flow_of_before(
+    plane: Plane, scheduler: Scheduler, weights: tuple[int, ...]
+) -> None:
+    """UDP does not say what begins a flow: what nobody knows is new to a scheduler."""
+    servers = [server(number) for number in (1, 2, 3)]
+    seen: list[list[str]] = []
+
+    def look() -> list[str]:
+        return [plane.server(UDP.of(*client(number))) for number in range(40)]
+
+    class Watched(Forwarder):
+        """Flows come when all is prepared, and not before."""
+
+        def _carry_out(self, planned: Plan) -> None:
+            for phase in planned.phases:
+                super()._carry_out(Plan(phases=(phase,)))
+                if any(isinstance(step, Write) and step.map == "services" for step in phase.steps):
+                    seen.append(look())
+
+    with contextlib.closing(Watched(plane.forwarder._directory)) as forwarder:
+        forwarder.apply(table(*servers, scheduler=Scheduler.MH, endpoint=DNS))
+        before = look()
+        seen.clear()
+        then = (replace(each, weight=weight) for each, weight in zip(servers, weights, strict=True))
+        forwarder.apply(table(*then, scheduler=scheduler, endpoint=DNS))
+        assert seen
+        assert all(each == before for each in seen)
+        assert look() == before
 
 
 @pytest.mark.parametrize("servers", [[server(1)], [server(1), server(2), server(3)]])
