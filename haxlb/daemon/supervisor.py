@@ -126,6 +126,8 @@ class Supervisor:
             start.cancel()
             stop.cancel()
             await self._leave()
+            # A compiler that was being started is being ended: asyncio, interrupted once more, would complain of it.
+            await asyncio.gather(start, stop, *self._tasks, return_exceptions=True)
 
     def stop(self, reason: str) -> None:
         """Leave in order: `run` returns when all is done."""

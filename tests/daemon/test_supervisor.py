@@ -185,6 +185,28 @@ def test_children_are_told_the_configuration_frames_and_program(play, kit):
     assert (checker.program, checker.bpf_directory) == ("/run/haxlb/bpf/1/program-1", "/run/haxlb/bpf")
 
 
+def test_a_stop_amid_the_start_waits_for_the_end_of_the_compiler(kit):
+    world = kit.FakeWorld(loaded=Loaded(config=kit.node(servers=(kit.virtual_server(),))))
+    ended = []
+
+    async def compiling(_config):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.5)  # it is killed, and waited for
+            ended.append("compiler")
+
+    async def scene():
+        world.compile = compiling
+        running = asyncio.ensure_future(world.raise_up().run())
+        await asyncio.sleep(0.1)
+        world.supervisor.stop("SIGTERM")
+        await running
+        return list(ended)
+
+    assert kit.run(scene()) == ["compiler"]
+
+
 def test_without_a_compiler_the_start_fails(play, kit):
     problem = HostError("BCC is missing", remedy="apt install python3-bpfcc")
     with pytest.raises(HostError, match="BCC is missing"):
