@@ -27,6 +27,8 @@ _LOST = {
     "script_user": "scripts that name no user of their own are not run",
     **dict.fromkeys(("notify_fifo", "vrrp_notify_fifo", "lvs_notify_fifo"), "the FIFO is not used"),
 }
+_SHELL_WORDS = frozenset({">", ">>", "<", "2>", "2>&1", "&>", ">/dev/null", "2>/dev/null", "|", "||", "&", "&&"})
+"""Of a shell's language; hardly a program wants one as an argument (`;`: find's -exec does)."""
 _FIFOS = ("notify_fifo", "vrrp_notify_fifo", "lvs_notify_fifo")
 
 
@@ -80,6 +82,20 @@ def check_programs(root: Section, programs: Programs, complaints: Complaints) ->
                 entry.words[1],
                 f"{entry.keyword.name}: {wrong}",
                 "install it before it is needed, or correct its path",
+            )
+
+
+def check_shell_words(root: Section, complaints: Complaints) -> None:
+    """No command is written for a shell: none reads it, as with keepalived 2.2.7."""
+    for entry in _scripts(root):
+        found = next((each for each in entry.value.argv[1:] if each in _SHELL_WORDS), None)
+        if found is not None:
+            complaints.warning(
+                "shell-word",
+                entry.words[1],
+                f"{entry.keyword.name}: `{found}` reaches {entry.value.argv[0]} as an argument: no shell reads the"
+                " command, as with keepalived",
+                "put it into a script",
             )
 
 

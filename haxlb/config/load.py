@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from haxlb.config.commands import Accounts, Insecurities, Programs, check_accounts, check_programs, check_security
+from haxlb.config.commands import (
+    Accounts,
+    Insecurities,
+    Programs,
+    check_accounts,
+    check_programs,
+    check_security,
+    check_shell_words,
+)
 from haxlb.config.crosscheck import check_interfaces, check_purpose, usable_instances, usable_vips
 from haxlb.config.crosscheck_election import check_election
 from haxlb.config.crosscheck_groups import check_sync_groups
@@ -97,6 +105,7 @@ def load(
             ),
         )
     check_purpose(reading.tree, complaints, path)
+    check_shell_words(reading.root, complaints)
     if accounts is not None:
         check_accounts(reading.root, accounts, complaints)
     if programs is not None:

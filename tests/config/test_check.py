@@ -155,6 +155,23 @@ def test_users_of_this_host(run):
     assert "unknown-account" not in run(text, "--no-interfaces").output
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ('"/bin/echo master > /run/role"', True),
+        ('"/bin/true || /bin/false"', True),
+        ("""\"/bin/sh -c 'echo master > /run/role'\"""", False),
+        ('"/usr/bin/find /run -name role -exec /bin/rm {} ;"', False),
+        ('"</dev/tcp/127.0.0.1/80"', False),
+    ],
+)
+def test_a_command_that_is_written_for_a_shell(run, command, said):
+    text = (INSTANCE % ("lo", 51)).replace("interface lo", f"interface lo\n    notify_master {command}", 1)
+    result = run(text, "--no-interfaces")
+    assert ("warning[shell-word]: notify_master: `" in result.output) is said
+    assert result.exit_code == 0
+
+
 def test_programs_of_this_host(run, tmp_path):
     present = tmp_path / "present"
     present.write_text("#!/bin/sh\n")
