@@ -2,8 +2,8 @@
 
 The order is what makes a change invisible to packets: endpoints that go are withdrawn first, and frontends that cease
 to be stateless say so; then come servers that are new or reached differently, rings that are not in force and the marks
-of what they move, then the flip to them, then endpoints that are new, and last the death of servers that no ring names
-any more. Between any two writes every packet finds a live server if there is one.
+of what they move, then the flip to them, then endpoints that are new and thresholds, and last the death of servers that
+no ring names any more. Between any two writes every packet finds a live server if there is one.
 
 Nothing that a packet may be reading is written: not what is in force, and of what was until lately only after every
 packet that was being handled then has been (`Phase.wait`). What this very plan gives up it does not use again.
