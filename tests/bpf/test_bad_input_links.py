@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -80,6 +81,7 @@ class Site:
         self.runtime = runtime
         self.directory = runtime / "bpf" / layout.ABI
         self.log: list[str] = []
+        self._ports = itertools.count(40000)
         self.program = asyncio.run(compile_forwarder(self.directory, flow_buckets_log2=10, features=FEATURES))
         with self.forwarder() as forwarder:
             one = table(server(1, interface_index=wire.index("near")))
@@ -97,15 +99,16 @@ class Site:
         return self.wire.attachment("near").program_id
 
     def forwards(self) -> bool:
-        """What is attached, whatever is pinned."""
+        """What is attached, whatever is pinned, a new flow each time: one that is on record needs no part."""
         return self.verdict() == bpf.XDP_TX
 
     def verdict(self) -> int:
         index, attached = self.wire.index("near"), self.attached()
         assert attached, "no program is attached"
+        frame = tcp(port=next(self._ports))
         with closing(bpf.program_by_id(attached)) as program:
             assert program is not None
-            run = self.wire.inside(lambda: bpf.prog_test_run(program, tcp(), interface_index=index))
+            run = self.wire.inside(lambda: bpf.prog_test_run(program, frame, interface_index=index))
         return run.verdict
 
     def pins(self, kind: str) -> set[str]:
