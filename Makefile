@@ -34,7 +34,7 @@ test: check ## everything that CI runs; the netns, bpf and interop parts need ro
 demo: .venv/.done ## two directors, three web servers, real traffic, every failure. ARGS=--json for one JSON object
 	@$(SUDO) $(PY) deploy/demo/run.py $(ARGS)
 
-bench: .venv/.done ## figures as JSON lines, as ratios inside one run
+bench: .venv/.done ## figures as JSON lines, as ratios inside one run. ARGS=--list names them
 	@$(SUDO) $(PY) -m tests.bench $(ARGS)
 
 fuzz: .venv/.done ## a million mutations of real configurations. ARGS="COUNT SEED"

@@ -1,4 +1,7 @@
-"""Run every benchmark of this package that is named, or all: a module with a `measure()` that yields rows."""
+"""Run every benchmark of this package that is named, or all: a module with a `measure()` that yields rows.
+
+`--list` names them, with what they measure.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,22 @@ import importlib
 import json
 import pkgutil
 import sys
+from pathlib import Path
 
 import tests.bench
 from haxlb.model.errors import HaxlbError
 
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
 
 def main(names: list[str]) -> int:
+    # As pytest does for the tests: some are measured on the stage of the demo.
+    sys.path.append(str(DEPLOY))
     found = sorted(module.name for module in pkgutil.iter_modules(tests.bench.__path__) if module.name[0] != "_")
+    if names == ["--list"]:
+        for name in found:
+            print(f"{name:14} {(importlib.import_module(f'tests.bench.{name}').__doc__ or '').partition(chr(10))[0]}")
+        return 0
     unknown = set(names) - set(found)
     if unknown:
         print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(found)}", file=sys.stderr)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
+
+from lab import Lab
 
 from haxlb.daemon.messages import ConfigureSpeaker
 from haxlb.linux.addresses import Addresses
@@ -24,11 +24,6 @@ from haxlb.linux.routing import Routing
 from haxlb.model.addresses import Vip
 from haxlb.model.instance import GarpConfig, Role, VrrpInstance
 from haxlb.model.routes import Route
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "deploy"))
-
-from lab import Lab
-
 from tests.netns.kernel import Namespace, namespace
 from tests.netns.standin import Ear, SpeakerHandle
 

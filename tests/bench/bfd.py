@@ -41,7 +41,6 @@ COST_S = 10.0
 
 def measure() -> Iterator[dict[str, Any]]:
     """One row each."""
-    sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     from lab import Lab
 
     from tests.netns.standin import Ear

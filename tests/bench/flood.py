@@ -6,10 +6,8 @@ Needs root: three network namespaces on a bridge. v3 at 100 ms and v2 at 1 s sid
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 SECONDS = 3.0
@@ -20,7 +18,6 @@ LIMIT_MS = 300
 
 def measure() -> Iterator[dict[str, Any]]:
     """One row per kind of flood."""
-    sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     from lab import Lab
 
     from tests.netns.floods import FLOODS, Pair

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,6 @@ PORTS = (45000, 60999)
 
 def measure() -> Iterator[dict[str, Any]]:
     """A row for each phase."""
-    sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     from demo.records import decode
     from demo.report import reports
     from demo.run import Play, now_us

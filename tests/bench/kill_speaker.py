@@ -29,7 +29,6 @@ STEADY_S = 10.5
 
 def measure() -> Iterator[dict[str, Any]]:
     """One row per way."""
-    sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     for interval, spare in (("0.1", True), ("0.01", True), ("1", True), ("0.1", False)):
         yield _measure(interval, spare=spare)
 

@@ -46,7 +46,6 @@ print(worst * 1000)
 
 def measure() -> Iterator[dict[str, Any]]:
     """A row without the storm, and one with it."""
-    sys.path.append(str(Path(__file__).parents[2] / "deploy"))
     from lab import Lab
 
     from haxlb.model.instance import Role
