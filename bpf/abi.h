@@ -274,7 +274,8 @@ struct answer {
 	__u8 zero[3];
 };
 
-#define ADDRESS_BITS 4096 /* of `answer_bits` and `any_port_bits` */
+#define ADDRESS_BITS_LOG2 12
+#define ADDRESS_BITS (1 << ADDRESS_BITS_LOG2) /* of `answer_bits` and `any_port_bits` */
 
 #define REPLY_ANY_PORT 0x01 /* FRONTEND_ANY_PORT */
 

@@ -54,7 +54,9 @@ def ring_hash(address: IPAddress, port: int | None) -> int:
 
 
 def any_port_bit(address: IPAddress) -> int:
-    """Which bit of `any_port_bits` says that the address has endpoints for all ports."""
+    """Which bit of `any_port_bits` says that the address has endpoints for all ports (`address_bit` of bpf/flow.h)."""
+    if isinstance(address, IPv4Address):
+        return ((address_hash(address) << 32) * 0x9E3779B97F4A7C15 & _LONG) * ADDRESS_BITS >> 64
     return ring_hash(address, None) % ADDRESS_BITS
 
 
